@@ -1,9 +1,9 @@
 /*
- * What an allocator costs in a program: ticks of the CPU's counter, which costs some 20 itself. Part of the
- * measurement, not of an adapter.
+ * Measures what an allocator costs in a program, in ticks of the CPU's counter. Reading the counter costs
+ * about 20 ticks. This is part of the measurement, not of an adapter.
  *
- * The median of the calls is what they cost. The mean has also what interrupted them: the counter goes on
- * while another thread has the CPU, and one such call of milliseconds is worth thousands.
+ * The median is the cost of a call. The mean includes interruptions: the counter runs on while another thread
+ * has the CPU, and one interruption of milliseconds outweighs thousands of calls.
  */
 #ifndef TICKS_H
 #define TICKS_H
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { CALLS = 1 << 16 }; /* as many are kept */
+enum { CALLS = 1 << 16 }; /* most calls kept */
 
 struct calls {
     uint64_t n, units, ticks;
-    double each[CALLS]; /* ticks for a unit of a call */
+    double each[CALLS]; /* ticks per unit, by call */
 };
 
-static struct calls takes, gives;
+static struct calls takes, returns;
 
 static uint64_t ticks(void)
 {
@@ -33,7 +33,7 @@ static uint64_t ticks(void)
     return now;
 }
 
-/* A call that began then took or gave back so many units. */
+/* Counts a call that began at `begun` and took or returned `units` units. */
 static void count_call(struct calls *calls, uint64_t begun, uint64_t units)
 {
     const uint64_t took = ticks() - begun;
@@ -62,11 +62,11 @@ static double mean(const struct calls *calls)
     return calls->units > 0 ? (double)calls->ticks / (double)calls->units : 0;
 }
 
-/* Says what a unit took to be taken and given back, and all that this thread did. */
+/* Prints the cost of taking and returning a unit, and the CPU time of this thread per unit. */
 static void print_cost(const char *unit, const char *allocator, uint64_t units, uint64_t thread_ns)
 {
     printf("a %s took %.1f ticks in the allocator (%s), %.1f on average, and %.0f ns in all\n", unit,
-        median(&takes) + median(&gives), allocator, mean(&takes) + mean(&gives),
+        median(&takes) + median(&returns), allocator, mean(&takes) + mean(&returns),
         (double)thread_ns / (double)(units > 0 ? units : 1));
 }
 

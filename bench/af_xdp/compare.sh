@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ours beside other AF_XDP programs on veth pairs of this machine, interleaved, under one sender. See README.md.
+# Compares pagepool with other AF_XDP programs on veth pairs, interleaved, with one sender. See README.md.
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -10,15 +10,16 @@ usage() {
 usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--programs NAME,...] [--cpus A,B] [--pagepool BIN]
                   [--xdpsock BIN] [--log FILE] [--record NAME]
 
-  --rounds    how often everything runs, alternately; medians are of these [9]
-  --seconds   how long each run is measured [2]
-  --only      of drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000: those that contain a word
-  --programs  of ours unseen equal ring plain testpmd xdpsock kernel: these
-  --cpus      the sender's CPU, and the program's [0,1]
-  --pagepool  use the command as `ours` (pagepool drop, echo, forward) instead of the example of the library
-  --xdpsock   this xdpsock, of bpf-examples, takes part in drop and echo
-  --log       every run's line goes there
-  --record    medians in ns per packet to NAME.json (ours) and NAME-peers.csv, which pagepool-bench --plot draws
+  --rounds    rounds over all programs; medians are over the rounds [9]
+  --seconds   seconds measured per run [2]
+  --only      scenarios that contain one of these words, from: drop64 drop1500 echo64 echo1500 forward64 forward1500
+              tcp1500 gather1500 tcp8000
+  --programs  programs to run, from: ours unseen equal ring plain testpmd xdpsock kernel
+  --cpus      CPUs of the sender and of the program [0,1]
+  --pagepool  run this command as ours (pagepool drop, echo, forward) instead of the library's example
+  --xdpsock   run this xdpsock, from bpf-examples, too: in drop and echo
+  --log       append the output line of each run to this file
+  --record    write medians in ns per packet to NAME.json (ours) and NAME-peers.csv, for pagepool-bench --plot
 END
 }
 
@@ -32,23 +33,23 @@ while [ $# -gt 0 ]; do
     shift 2 2>/dev/null || { usage; exit 2; }
 done
 
-refuse() { echo "$1" >&2; exit 2; }
+die() { echo "$1" >&2; exit 2; }
 programs='ours unseen equal ring plain testpmd xdpsock kernel'
 scenarios='drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000'
 for word in ${only//,/ }; do
-    case $scenarios in *$word*) ;; *) refuse "--only: none of these contains $word: $scenarios" ;; esac
+    case $scenarios in *$word*) ;; *) die "--only: no scenario contains $word; scenarios: $scenarios" ;; esac
 done
 for name in ${chosen//,/ }; do
     case " $programs " in
     *" $name "*) ;;
-    *) refuse "--programs: $name is none of: $programs" ;;
+    *) die "--programs: unknown program $name; programs: $programs" ;;
     esac
-    [ "$name" != unseen ] || [ -n "$pagepool" ] || refuse "--programs unseen runs the command: add --pagepool BIN"
-    [ "$name" != xdpsock ] || [ -n "$xdpsock" ] || refuse "--programs xdpsock: add --xdpsock BIN"
+    [ "$name" != unseen ] || [ -n "$pagepool" ] || die "--programs unseen requires --pagepool BIN"
+    [ "$name" != xdpsock ] || [ -n "$xdpsock" ] || die "--programs xdpsock requires --xdpsock BIN"
 done
-[ "$(id -u)" = 0 ] || { echo "must run as root, for network namespaces and XDP"; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "requires root, for network namespaces and XDP"; exit 1; }
 for tool in ethtool taskset; do
-    command -v $tool >/dev/null || { echo "it needs $tool: apt install ethtool util-linux"; exit 1; }
+    command -v $tool >/dev/null || { echo "requires $tool: apt install ethtool util-linux"; exit 1; }
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -64,9 +65,9 @@ fi
 if command -v dpdk-testpmd >/dev/null; then testpmd=$(command -v dpdk-testpmd); else echo "SKIP testpmd: apt install dpdk"; fi
 
 sender=${cpus%,*} own=${cpus#*,}
-# Slots of the rings of the peers, which `equal` has, too.
+# Ring slots of `equal` and of its peers.
 slots=2048
-# The command of a program ($1) that does something ($2: drop, echo, forward), in namespace between; $3 is the MTU.
+# Prints the command of program $1 for action $2 (drop, echo, forward) at MTU $3, to run between the hosts.
 program() {
     local links='near0' mode vdev
     [ "$2" = forward ] && links='near0 near1'
@@ -103,26 +104,26 @@ program() {
     esac
 }
 
-# The value of a key in a line of JSON, the first one.
+# The first value of a key in a line of JSON.
 value() { grep -o "\"$1\":-\\?[0-9.]*" | head -1 | cut -d: -f2; }
 
-# One run: scenario, program, what, number (bytes of a frame, or the MTU).
+# One run: scenario, program, action, number (frame size or MTU).
 run() {
     local mtu=1500 words line figure part on=$own what=$3 does=$3 unit=pps
     case $what in tcp | gather) mtu=$4 does=forward unit=gbit_s ;; esac
     words=$(program "$2" "$does" "$mtu")
     [ -n "$words" ] || return
-    [ "$2" = testpmd ] && on=$sender,$own # it pins its worker to the second itself
+    [ "$2" = testpmd ] && on=$sender,$own # testpmd pins its worker to the second CPU
     local bed=("$rates" bed "${what/gather/tcp}" --size "$4" --mtu "$mtu" --seconds "$seconds")
     case $what in
-    # Hosts as they come: their ends and their stacks go where the kernel puts them.
+    # The kernel places the threads and the stacks of the hosts.
     tcp) bed+=(--gather 0) ;;
-    # The sender's stack does its work on its own CPU, as that of another machine would, and both gather packets, as NICs do.
+    # The sender's stack runs on the sender's CPU, as on another machine. Both hosts gather packets, as NICs do.
     gather) bed+=(--host-cpu "$sender") ;;
     *) bed=(taskset -c "$sender" "${bed[@]}") ;;
     esac
     bed+=(-- taskset -c "$on")
-    # shellcheck disable=SC2086 # words are words
+    # shellcheck disable=SC2086 # splits $words
     line=$("${bed[@]}" $words 2>"$work/err" | tail -1)
     figure=$(echo "$line" | value "$unit")
     if [ -z "$figure" ]; then
@@ -151,28 +152,28 @@ for round in $(seq "$rounds"); do
     for scenario in $scenarios; do
         wanted $scenario || continue
         what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
-        # In another order every other round: whoever comes second finds a warmer machine.
-        in_turn=$programs
-        [ $((round % 2)) = 0 ] && in_turn=$(echo "$programs" | tr ' ' '\n' | tac)
-        for name in $in_turn; do
+        # Reverse the order every other round: the second program finds a warmer machine.
+        order=$programs
+        [ $((round % 2)) = 0 ] && order=$(echo "$programs" | tr ' ' '\n' | tac)
+        for name in $order; do
             case ,${chosen:-$name}, in *,"$name",*) ;; *) continue ;; esac
             run $scenario "$name" "$what" "$number"
         done
     done
 done
 
-[ -s "$work/runs" ] || { echo "nothing ran"; exit 1; }
+[ -s "$work/runs" ] || { echo "no program ran"; exit 1; }
 echo
 cpu=$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2)
 echo "$(uname -r), $(nproc) CPUs,$cpu; medians of $rounds runs of $seconds s (lowest to highest)"
-echo "packets/s, tcp and gather: Gbit/s; TSC cycles per packet: all (as testpmd reports), or by part"
+echo "packets/s, or Gbit/s in tcp and gather; TSC cycles per packet: all (as testpmd reports), or by part"
 echo
 sort -k1,1V -k2,3 -k4,4g "$work/runs" >"$work/sorted"
 awk '
     { key = $1 " " $2 " " $3; if (!(key in n)) { n[key] = 0; order[++keys] = key } v[key, ++n[key]] = $4 }
     function median(key,  m) { m = n[key]; return m % 2 ? v[key, (m + 1) / 2] : (v[key, m / 2] + v[key, m / 2 + 1]) / 2 }
     END {
-        print "| what | program | median | lowest to highest | ours is | equal is | cycles per packet |"
+        print "| scenario | program | median | lowest to highest | ours / this | equal / this | cycles per packet |"
         print "|---|---|---|---|---|---|---|"
         for (i = 1; i <= keys; i++) {
             split(order[i], w, " ")
@@ -180,25 +181,25 @@ awk '
             key = order[i]; form = w[1] ~ /^(tcp|gather)/ ? "%.2f" : "%.0f"
             ours = w[1] " ours figure"; equal = w[1] " equal figure"
             line = "| " w[1] " | " w[2] " | " sprintf(form, median(key)) " | " sprintf(form " to " form, v[key, 1], v[key, n[key]]) " | "
-            line = line (w[2] == "ours" || !(ours in n) ? "" : sprintf("%.2f times", median(ours) / median(key))) " | "
-            line = line (w[2] == "equal" || !(equal in n) ? "" : sprintf("%.2f times", median(equal) / median(key))) " | "
+            line = line (w[2] == "ours" || !(ours in n) ? "" : sprintf("%.2f", median(ours) / median(key))) " | "
+            line = line (w[2] == "equal" || !(equal in n) ? "" : sprintf("%.2f", median(equal) / median(key))) " | "
             for (p = split("all receive handler return transmit call calls", parts, " "); p >= 1; p--) {
-                of = w[1] " " w[2] " " parts[p]
-                if (of in n) said = parts[p] sprintf(" %.1f", median(of)) (said == "" ? "" : ", " said)
+                part = w[1] " " w[2] " " parts[p]
+                if (part in n) cycles = parts[p] sprintf(" %.1f", median(part)) (cycles == "" ? "" : ", " cycles)
             }
-            three = w[1] " " w[2] " "
-            if (w[2] ~ /^(ours|equal)$/ && (three "receive") in n)
-                said = said sprintf("; receive + handler + return %.1f", median(three "receive") + median(three "handler") + median(three "return"))
-            print line said " |"; said = ""
+            run = w[1] " " w[2] " "
+            if (w[2] ~ /^(ours|equal)$/ && (run "receive") in n)
+                cycles = cycles sprintf("; receive + handler + return %.1f", median(run "receive") + median(run "handler") + median(run "return"))
+            print line cycles " |"; cycles = ""
         }
     }' "$work/sorted"
 
 [ -n "$record" ] || exit 0
-# Packets/s as ns per packet. A TCP transfer has no such figure.
+# Converts packets/s to ns per packet. TCP transfers have no packets/s.
 awk -v record="$record" -v cpu="${cpu# }, $(nproc) CPUs" -v kernel="Linux $(uname -r)" -v date="$(date -u +%F)" '
     BEGIN {
         label["plain"] = "plain libxdp"; label["testpmd"] = "dpdk-testpmd"; label["kernel"] = "in-kernel XDP"
-        label["ring"] = "pagepool by the ring"; label["equal"] = "pagepool with rings of 2048"; label["xdpsock"] = "xdpsock"
+        label["ring"] = "pagepool (transmit ring)"; label["equal"] = "pagepool (2048 slots)"; label["xdpsock"] = "xdpsock"
         label["unseen"] = "pagepool --publish none"
     }
     $3 == "figure" && $1 !~ /^(tcp|gather)/ {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* plain.c - AF_XDP by libxdp's ring functions and nothing else: no pool, no table, no check of what the
- * kernel says.
+/* plain.c - AF_XDP with only libxdp's ring functions: no pool, no table, no check of what the kernel returns.
  *
- *   plain drop|echo IF         gives each buffer back to the fill ring that it came from
- *   plain forward IF IF        both interfaces over one UMEM
+ *   plain drop|echo IF         returns each buffer to the fill ring that it came from
+ *   plain forward IF IF        forwards between two interfaces over one UMEM
  *
- * Ends when its standard input does, and prints its cycles of the time-stamp counter a packet, in bursts that
- * brought packets, as JSON. cc -O3 -march=native plain.c -lxdp -lbpf */
+ * Runs until its standard input ends. Then prints TSC cycles per packet as JSON, counting only bursts that
+ * received packets. cc -O3 -march=native plain.c -lxdp -lbpf */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -26,7 +25,7 @@ struct port {
 	struct xsk_socket *socket;
 	struct xsk_ring_prod fill, tx;
 	struct xsk_ring_cons rx, done;
-	unsigned on_tx; /* sent, and not completed */
+	unsigned on_tx; /* sent, not yet completed */
 };
 
 static struct xsk_umem *umem;
@@ -34,20 +33,20 @@ static char *memory;
 static struct port ports[PORTS];
 static uint64_t rx_ticks, rx_packets;
 
-/* Whether standard input ended: asked in every loop, for nobody may be there to end this. */
-static int over(void)
+/* Whether standard input ended. Every loop checks, because the parent may be gone. */
+static int input_ended(void)
 {
-	static unsigned asked;
+	static unsigned calls;
 	struct pollfd in = {.fd = 0, .events = POLLIN};
 
-	return !(++asked % 65536) && poll(&in, 1, 0) > 0;
+	return !(++calls % 65536) && poll(&in, 1, 0) > 0;
 }
 
-/* A ring that has no room for good. */
-static void stuck(void)
+/* Call this while a ring is full. */
+static void ring_full(void)
 {
-	if (over()) {
-		fprintf(stderr, "a ring had no room\n");
+	if (input_ended()) {
+		fprintf(stderr, "a ring stayed full\n");
 		exit(1);
 	}
 }
@@ -83,7 +82,7 @@ static void open_port(int n, const char *link)
 	xsk_ring_prod__submit(&p->fill, RING);
 }
 
-/* Takes what arrived and gives the buffers back at once. */
+/* Receives a burst and returns its buffers at once. */
 static unsigned drop(struct port *p)
 {
 	uint32_t from, to;
@@ -93,7 +92,7 @@ static unsigned drop(struct port *p)
 	if (!got)
 		return 0;
 	while (xsk_ring_prod__reserve(&p->fill, got, &to) != got)
-		stuck();
+		ring_full();
 	for (unsigned i = 0; i < got; i++)
 		*xsk_ring_prod__fill_addr(&p->fill, to + i) =
 			xsk_umem__extract_addr(xsk_ring_cons__rx_desc(&p->rx, from + i)->addr);
@@ -104,8 +103,8 @@ static unsigned drop(struct port *p)
 	return got;
 }
 
-/* Takes back what `out` has sent: the buffers go to the fill ring of `home`, where they came from. */
-static unsigned complete(struct port *out, struct port *home)
+/* Returns the buffers that `out` has sent to the fill ring of `in`, where they came from. */
+static unsigned complete(struct port *out, struct port *in)
 {
 	uint32_t from, to;
 	unsigned done;
@@ -117,11 +116,11 @@ static unsigned complete(struct port *out, struct port *home)
 	done = xsk_ring_cons__peek(&out->done, BURST, &from);
 	if (!done)
 		return 0;
-	while (xsk_ring_prod__reserve(&home->fill, done, &to) != done)
-		stuck();
+	while (xsk_ring_prod__reserve(&in->fill, done, &to) != done)
+		ring_full();
 	for (unsigned i = 0; i < done; i++)
-		*xsk_ring_prod__fill_addr(&home->fill, to + i) = *xsk_ring_cons__comp_addr(&out->done, from + i);
-	xsk_ring_prod__submit(&home->fill, done);
+		*xsk_ring_prod__fill_addr(&in->fill, to + i) = *xsk_ring_cons__comp_addr(&out->done, from + i);
+	xsk_ring_prod__submit(&in->fill, done);
 	xsk_ring_cons__release(&out->done, done);
 	out->on_tx -= done;
 	return done;
@@ -135,7 +134,7 @@ static void swap_addresses(char *frame)
 	memcpy(frame + 6, first, 6);
 }
 
-/* Sends what `in` received out of `out`. */
+/* Sends a burst from `in` through `out`. */
 static unsigned send_on(struct port *in, struct port *out, int swap)
 {
 	uint32_t from, to;
@@ -145,7 +144,7 @@ static unsigned send_on(struct port *in, struct port *out, int swap)
 	if (!got)
 		return 0;
 	while (xsk_ring_prod__reserve(&out->tx, got, &to) != got)
-		complete(out, in), stuck();
+		complete(out, in), ring_full();
 	for (unsigned i = 0; i < got; i++) {
 		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&in->rx, from + i);
 		struct xdp_desc *o = xsk_ring_prod__tx_desc(&out->tx, to + i);
@@ -174,7 +173,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i <= two; i++)
 		open_port(i, argv[2 + i]);
-	while (!over()) {
+	while (!input_ended()) {
 		if (two) {
 			send_on(&ports[0], &ports[1], 0), send_on(&ports[1], &ports[0], 0);
 			complete(&ports[1], &ports[0]), complete(&ports[0], &ports[1]);

@@ -1,12 +1,12 @@
 /*
- * Tests that a mempool driver keeps what mempools promise. Run with --mbuf-pool-ops-name=pagepool, on two
- * lcores.
+ * Tests that a mempool driver keeps the promises of mempools. Run it with --mbuf-pool-ops-name=pagepool, on
+ * two lcores.
  *
  *     ./check -l 0,1 --no-huge --no-pci -m 128 -d librte_mempool_pagepool.so --mbuf-pool-ops-name=pagepool
  *
  * One thread gets every object, and none twice. Objects do not overlap. Two lcores pass numbered packets to
- * each other and find in them what was written. Objects can be larger than a base page, and memory can come
- * in several areas. An object that is put twice is in the mempool once. At the end every object is in its
+ * each other, and packets arrive unchanged. Objects can be larger than a base page, and memory can come in
+ * several areas. An object that is put twice is in the mempool once. At the end every object is in its
  * mempool.
  */
 #include <stdio.h>
@@ -30,13 +30,13 @@
 static void must(int ok, const char *what, int line)
 {
     if (!ok) {
-        fprintf(stderr, "check.c:%d: %s does not hold\n", line, what);
+        fprintf(stderr, "check.c:%d: failed: %s\n", line, what);
         exit(1);
     }
 }
 
-/* Gets all objects, writes each from end to end, finds in each what was written there, and puts all. */
-static void draw_all(struct rte_mempool *mp)
+/* Gets all objects, fills each, checks each, and puts all. */
+static void get_and_put_all(struct rte_mempool *mp)
 {
     void **objects = calloc(mp->size, sizeof(*objects)), *more;
     unsigned char *written = malloc(mp->elt_size);
@@ -53,7 +53,7 @@ static void draw_all(struct rte_mempool *mp)
     }
     rte_mempool_put_bulk(mp, objects, mp->size);
     MUST(rte_mempool_full(mp));
-    /* All or none. */
+    /* A bulk get returns all objects or none. */
     MUST(rte_mempool_get_bulk(mp, objects, mp->size) == 0);
     rte_mempool_put_bulk(mp, objects, mp->size / 2);
     MUST(rte_mempool_get_bulk(mp, objects, mp->size / 2 + 1) == -ENOBUFS);
@@ -64,7 +64,7 @@ static void draw_all(struct rte_mempool *mp)
     free(objects);
 }
 
-/* Objects of any size, past DPDK's cache, in memory that DPDK finds. */
+/* Objects of several sizes, without DPDK's cache, in memory that DPDK allocates. */
 static void sizes(void)
 {
     static const unsigned int size[] = {8, 2304, 4032, 4033, 9000};
@@ -72,16 +72,16 @@ static void sizes(void)
         struct rte_mempool *mp = rte_mempool_create_empty("sizes", OBJECTS, size[at], 0, 0, SOCKET_ID_ANY, 0);
         MUST(mp != NULL && rte_mempool_set_ops_byname(mp, rte_mbuf_best_mempool_ops(), NULL) == 0);
         MUST(rte_mempool_populate_default(mp) == OBJECTS);
-        draw_all(mp);
+        get_and_put_all(mp);
         rte_mempool_free(mp);
     }
 }
 
-/* Memory in three stretches, the middle one first, none of them on a page's boundary. */
-static void stretches(void)
+/* Memory in three areas, the middle one first, none of them page-aligned. */
+static void areas(void)
 {
-    const struct rte_memzone *zone = rte_memzone_reserve("stretches", (OBJECTS + 6) * 4096, SOCKET_ID_ANY, 0);
-    struct rte_mempool *mp = rte_mempool_create_empty("stretches", OBJECTS, 2304, 0, 0, SOCKET_ID_ANY, 0);
+    const struct rte_memzone *zone = rte_memzone_reserve("areas", (OBJECTS + 6) * 4096, SOCKET_ID_ANY, 0);
+    struct rte_mempool *mp = rte_mempool_create_empty("areas", OBJECTS, 2304, 0, 0, SOCKET_ID_ANY, 0);
     MUST(zone != NULL && mp != NULL &&
         rte_mempool_set_ops_byname(mp, rte_mbuf_best_mempool_ops(), NULL) == 0);
     size_t third = zone->len / 3 - 64;
@@ -92,7 +92,7 @@ static void stretches(void)
             NULL) > 0);
     }
     MUST(mp->nb_mem_chunks == 3 && mp->populated_size == OBJECTS);
-    draw_all(mp);
+    get_and_put_all(mp);
     rte_mempool_free(mp);
     rte_memzone_free(zone);
 }
@@ -114,22 +114,22 @@ static void twice(void)
 
 /* ---- Two lcores ---- */
 
-struct course {
+struct exchange {
     struct rte_mempool *mp;
     struct rte_ring *to_main, *to_worker;
 };
 
-/* What word `at` of a packet holds. */
+/* The value of word `at` of packet `number`. */
 static uint64_t word(uint64_t number, unsigned int at)
 {
     return (number + 1) * UINT64_C(0x9e3779b97f4a7c15) + at;
 }
 
-/* A packet that the other side will check, if there is room. There is an mbuf: the rings and caches hold 350
- * of 511 at most. */
-static int send_one(struct course *course, struct rte_ring *to, uint64_t number)
+/* Sends a packet, which the other side checks, if the ring has room. An mbuf is always free: the rings and
+ * caches hold at most 350 of 511. */
+static int send_one(struct exchange *exchange, struct rte_ring *to, uint64_t number)
 {
-    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(course->mp);
+    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(exchange->mp);
     MUST(mbuf != NULL);
     uint64_t *words = (uint64_t *)rte_pktmbuf_append(mbuf, 64 + number % 128 * 8);
     for (unsigned int at = 0; at < mbuf->data_len / 8u; ++at)
@@ -140,7 +140,7 @@ static int send_one(struct course *course, struct rte_ring *to, uint64_t number)
     return 0;
 }
 
-static int take_one(struct rte_ring *from, uint64_t number)
+static int receive_one(struct rte_ring *from, uint64_t number)
 {
     struct rte_mbuf *mbuf;
     if (rte_ring_dequeue(from, (void **)&mbuf) < 0)
@@ -152,17 +152,17 @@ static int take_one(struct rte_ring *from, uint64_t number)
     return 1;
 }
 
-/* Sends so many and takes as many from the other side. */
-static void play(struct course *course, struct rte_ring *to, struct rte_ring *from)
+/* Sends PACKETS packets and receives as many from the other side. */
+static void exchange_packets(struct exchange *exchange, struct rte_ring *to, struct rte_ring *from)
 {
-    uint64_t sent = 0, taken = 0;
-    for (uint64_t idle = 0; sent < PACKETS || taken < PACKETS; ++idle) {
+    uint64_t sent = 0, received = 0;
+    for (uint64_t idle = 0; sent < PACKETS || received < PACKETS; ++idle) {
         unsigned int done = 0;
         if (sent < PACKETS)
-            done += send_one(course, to, sent);
+            done += send_one(exchange, to, sent);
         sent += done;
-        if (taken < PACKETS && take_one(from, taken)) {
-            ++taken;
+        if (received < PACKETS && receive_one(from, received)) {
+            ++received;
             ++done;
         }
         if (done != 0)
@@ -175,34 +175,35 @@ static void play(struct course *course, struct rte_ring *to, struct rte_ring *fr
 
 static int worker(void *arg)
 {
-    struct course *course = arg;
-    play(course, course->to_main, course->to_worker);
+    struct exchange *exchange = arg;
+    exchange_packets(exchange, exchange->to_main, exchange->to_worker);
     return 0;
 }
 
 static void two_lcores(unsigned int cache)
 {
-    struct course course = {
+    struct exchange exchange = {
         .mp = rte_pktmbuf_pool_create("packets", OBJECTS, cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY),
         .to_main = rte_ring_create("to_main", 128, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ),
         .to_worker = rte_ring_create("to_worker", 128, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ),
     };
     unsigned int other = rte_get_next_lcore(rte_lcore_id(), 1, 0);
-    MUST(course.mp != NULL && course.to_main != NULL && course.to_worker != NULL && other < RTE_MAX_LCORE);
-    MUST(rte_eal_remote_launch(worker, &course, other) == 0);
-    play(&course, course.to_worker, course.to_main);
+    MUST(exchange.mp != NULL && exchange.to_main != NULL && exchange.to_worker != NULL);
+    MUST(other < RTE_MAX_LCORE);
+    MUST(rte_eal_remote_launch(worker, &exchange, other) == 0);
+    exchange_packets(&exchange, exchange.to_worker, exchange.to_main);
     MUST(rte_eal_wait_lcore(other) == 0);
-    MUST(rte_mempool_in_use_count(course.mp) == 0);
-    rte_ring_free(course.to_main);
-    rte_ring_free(course.to_worker);
-    rte_mempool_free(course.mp);
+    MUST(rte_mempool_in_use_count(exchange.mp) == 0);
+    rte_ring_free(exchange.to_main);
+    rte_ring_free(exchange.to_worker);
+    rte_mempool_free(exchange.mp);
 }
 
 int main(int argc, char **argv)
 {
     MUST(rte_eal_init(argc, argv) >= 0);
     sizes();
-    stretches();
+    areas();
     twice();
     two_lcores(0);
     two_lcores(32);

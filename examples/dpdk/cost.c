@@ -1,19 +1,18 @@
 /*
- * What a mempool costs: cycles of the time stamp counter for one get and put of an object, with each mempool
- * driver.
+ * Measures mempool drivers: TSC cycles for one get and put of an object.
  *
  *     ./cost -l 0,1 --no-huge --no-pci -m 256 -d librte_mempool_pagepool.so
  *
- * raw      N objects per call without DPDK's cache: what a call of the driver costs
- * spilled  1024 gets and then 1024 puts through DPDK's cache of 250 objects, which is refilled and flushed
- *          again and again, as where one thread receives and another one sends
- * mbufs    bursts as in a forwarder, through that cache: 16 bursts of 32 mbufs are out; the oldest is put,
- *          got again, and written to (descriptor fields and 64 bytes of packet)
+ * raw      N objects per call without DPDK's cache: the cost of a driver's call
+ * spilled  1024 gets and then 1024 puts through DPDK's cache of 250 objects, which refills and flushes again
+ *          and again, as when one thread receives and another sends
+ * mbufs    bursts as in a forwarder, through a cache of 250: 16 bursts of 32 mbufs are out; the program puts
+ *          the oldest, gets it again, and writes to it (descriptor fields and 64 bytes of packet)
  * passed   one lcore gets bursts and writes to them, another lcore puts them: every object passes the driver
  *          both ways
  *
- * The drivers take turns. The program prints the median of 31 rounds (-DROUNDS=7 for 7), and in brackets the
- * lowest and the highest.
+ * Each round runs every driver. The program prints the median of 31 rounds (-DROUNDS=7 for 7), and in
+ * brackets the lowest and the highest.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +49,8 @@ static void must(int ok, const char *what)
     }
 }
 
-/* Gets objects, then puts as many: cycles for one. */
-static double draw_and_put(struct rte_mempool *mp, unsigned int bulk, unsigned int n)
+/* Gets objects and puts them. Returns cycles per object. */
+static double get_and_put(struct rte_mempool *mp, unsigned int bulk, unsigned int n)
 {
     static void *objects[1024];
     unsigned int turns = 65536 / n;
@@ -74,7 +73,7 @@ static void write_to(struct rte_mbuf **mbufs, unsigned int n)
     }
 }
 
-/* Bursts of mbufs that are written to: cycles for one mbuf. */
+/* Puts, gets and writes bursts of mbufs. Returns cycles per mbuf. */
 static double bursts(struct rte_mempool *mp, unsigned int bulk, unsigned int out)
 {
     static struct rte_mbuf *mbufs[BURSTS_OUT][BURST];
@@ -110,7 +109,7 @@ static int put_all(void *ring)
     }
 }
 
-/* Bursts that are put by the other lcore: cycles for one mbuf, on this one. */
+/* Gets and writes bursts, which the other lcore puts. Returns cycles per mbuf on this lcore. */
 static double passed(struct rte_mempool *mp, unsigned int bulk, unsigned int out)
 {
     struct rte_mbuf *burst[BURST], *last = NULL;
@@ -136,10 +135,10 @@ static double passed(struct rte_mempool *mp, unsigned int bulk, unsigned int out
 }
 
 static const struct experiment experiments[] = {
-    {"raw, 1 at a time", 1, 512, 0, draw_and_put},      {"raw, 8 at a time", 8, 512, 0, draw_and_put},
-    {"raw, 32 at a time", 32, 512, 0, draw_and_put},    {"raw, 256 at a time", 256, 512, 0, draw_and_put},
-    {"spilled, 1 at a time", 1, 1024, 250, draw_and_put},
-        {"spilled, 32 at a time", 32, 1024, 250, draw_and_put},
+    {"raw, 1 at a time", 1, 512, 0, get_and_put},      {"raw, 8 at a time", 8, 512, 0, get_and_put},
+    {"raw, 32 at a time", 32, 512, 0, get_and_put},    {"raw, 256 at a time", 256, 512, 0, get_and_put},
+    {"spilled, 1 at a time", 1, 1024, 250, get_and_put},
+        {"spilled, 32 at a time", 32, 1024, 250, get_and_put},
     {"mbufs, 32 at a time", BURST, BURST * BURSTS_OUT, 250, bursts},
     {"passed, 32 at a time", BURST, BURST * BURSTS_OUT, 250, passed},
 };
@@ -177,7 +176,7 @@ static void experiment(const struct experiment *what)
 int main(int argc, char **argv)
 {
     must(rte_eal_init(argc, argv) >= 0, "rte_eal_init");
-    printf("%-22s %s, %s, %s\n", "cycles an object", drivers[0], drivers[1], drivers[2]);
+    printf("%-22s %s, %s, %s\n", "cycles per object", drivers[0], drivers[1], drivers[2]);
     for (size_t at = 0; at < RTE_DIM(experiments); ++at)
         if (experiments[at].run != passed || rte_lcore_count() > 1)
             experiment(&experiments[at]);

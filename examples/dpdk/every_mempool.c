@@ -1,7 +1,7 @@
 /*
- * For tests, with LD_PRELOAD. A mempool that requests one of DPDK's rings by name gets the driver that
- * EVERY_MEMPOOL names. A mempool that is freed prints how many of its objects were not in it. So all of
- * DPDK's own tests run over a driver.
+ * For tests, with LD_PRELOAD. A mempool that requests one of DPDK's ring drivers gets the driver that
+ * EVERY_MEMPOOL names. Freeing a mempool prints how many of its objects are missing. So all of DPDK's own
+ * tests run over a driver.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,16 +13,16 @@
 
 int rte_mempool_set_ops_byname(struct rte_mempool *mp, const char *name, void *config)
 {
-    int (*set)(struct rte_mempool *, const char *, void *) = dlsym(RTLD_NEXT, "rte_mempool_set_ops_byname");
+    int (*real)(struct rte_mempool *, const char *, void *) = dlsym(RTLD_NEXT, "rte_mempool_set_ops_byname");
     const char *instead = getenv("EVERY_MEMPOOL");
-    return set(mp, instead != NULL && strncmp(name, "ring_", 5) == 0 ? instead : name, config);
+    return real(mp, instead != NULL && strncmp(name, "ring_", 5) == 0 ? instead : name, config);
 }
 
 void rte_mempool_free(struct rte_mempool *mp)
 {
-    void (*end)(struct rte_mempool *) = dlsym(RTLD_NEXT, "rte_mempool_free");
+    void (*real_free)(struct rte_mempool *) = dlsym(RTLD_NEXT, "rte_mempool_free");
     if (mp != NULL)
         fprintf(stderr, "every_mempool: %s: %u missing\n", mp->name,
             mp->populated_size - rte_mempool_avail_count(mp));
-    end(mp);
+    real_free(mp);
 }

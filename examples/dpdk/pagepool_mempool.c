@@ -1,12 +1,11 @@
 /*
- * The mempool driver "pagepool": DPDK programs run over pools of pagepool, unchanged.
+ * The mempool driver "pagepool" runs unmodified DPDK programs over pools.
  *
  *     dpdk-testpmd -d ./librte_mempool_pagepool.so ... -- --mbuf-pool-ops-name=pagepool
  *
- * What   An object is a page of a pool: DPDK's header at its start, the element after it. pool_objects.h is
- *        all there is of the pool. DPDK provides the memory in areas, each of which becomes a pool.
- * Why    One pool per area, not one per lcore: any lcore can get any object that is in the mempool. DPDK
- *        promises that.
+ * What   An object is a page of a pool: DPDK's header first, then the element. pool_objects.h manages a pool.
+ *        DPDK provides the memory in areas, each of which becomes a pool.
+ * Why    One pool per area, not one per lcore: DPDK promises that any lcore can get any object of a mempool.
  * Cost   See docs/notes/0011-dpdk-mempool.md.
  */
 #include <errno.h>
@@ -23,20 +22,20 @@
 #include "pool_objects.h"
 
 RTE_LOG_REGISTER(pagepool_logtype, mempool.pagepool, NOTICE);
-#define SAY(level, ...) rte_log(RTE_LOG_##level, pagepool_logtype, "PAGEPOOL: " __VA_ARGS__)
+#define DRIVER_LOG(level, ...) rte_log(RTE_LOG_##level, pagepool_logtype, "PAGEPOOL: " __VA_ARGS__)
 
-/* Whether mempools of this process have this driver, and it is the primary process. */
+/* Whether this is the primary process, and a mempool uses this driver. */
 static int primary;
 
-/* A mempool's pool_data. It is memory of this process: a secondary process must not follow the pointer. */
+/* A mempool's pool_data, in this process's memory: a secondary process must not follow the pointer. */
 struct driver {
     uint32_t n_chunks, n_pages;
-    uint32_t order, shift;    /* of a page: log2 of its base pages, log2 of its bytes */
+    uint32_t order, shift;    /* log2 of a page's base pages, log2 of its bytes */
     uint32_t header;          /* bytes from the start of a page to the object */
     uint32_t spread;          /* objects begin 0 to spread - 1 cache lines later; a power of two */
     uint32_t last;            /* index of the chunk that served the last get; any thread writes it */
-    struct objects only;      /* the one chunk, where objects have no spread; else without a pool */
-    uint64_t refused;         /* puts with an object that was in the mempool already, or is another's */
+    struct objects only;      /* the chunk, if there is one and no spread; otherwise without a pool */
+    uint64_t refused;         /* puts of an object that was in the mempool already, or is another's */
     struct objects *chunks;   /* sorted by address */
     char name[RTE_MEMPOOL_NAMESIZE];
     TAILQ_ENTRY(driver) next;
@@ -47,14 +46,14 @@ static rte_spinlock_t all_lock = RTE_SPINLOCK_INITIALIZER;
 
 /* ---- Get and put ---- */
 
-/* How much later than without spread an object begins in its page. It differs from page to page: equal
- * offsets share few sets of a CPU's caches. */
+/* The offset that spread adds to an object. It differs between pages, because equal offsets share few sets of
+ * a CPU's caches. */
 static uintptr_t shift_in_page(const struct driver *driver, uintptr_t page)
 {
     return (page & (driver->spread - 1)) * RTE_CACHE_LINE_SIZE;
 }
 
-/* The chunk that an object lies in. */
+/* The chunk that contains an object, or NULL. */
 static struct objects *chunk_of(const struct driver *driver, uintptr_t object)
 {
     uint32_t low = 0, high = driver->n_chunks;
@@ -89,8 +88,8 @@ static void count_refused(struct driver *driver)
     __atomic_fetch_add(&driver->refused, 1, __ATOMIC_RELAXED);
 }
 
-/* Puts objects into their pools, those that lie in one chunk in one call. An object that is in its pool
- * already, or belongs to no chunk, is refused; all others are put nevertheless. */
+/* Puts objects into their pools, with one call for successive objects of a chunk. Refuses an object that is
+ * in its pool already, or in no chunk, and puts all others. */
 static __rte_noinline void put_objects(struct driver *driver, void *const *objects, unsigned int n)
 {
     for (unsigned int i = 0, next; i < n; i = next) {
@@ -107,7 +106,7 @@ static struct driver *driver_of(const struct rte_mempool *mp)
     return likely(primary) ? mp->pool_data : NULL;
 }
 
-/* Gets all n objects or none, of which it has some. */
+/* Gets all n objects or none; the first `had` are there already. */
 static __rte_noinline int get_rest(struct driver *driver, void **objects, unsigned int n, unsigned int had)
 {
     if (driver == NULL)
@@ -155,7 +154,7 @@ static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, un
 
 /* ---- Counts ---- */
 
-/* The number of objects that are not in the pools. It is exact while no lcore gets or puts any. */
+/* The number of objects that are not in the pools. It is exact only while no lcore gets or puts. */
 static unsigned int pages_out(struct driver *driver)
 {
     unsigned int out = 0;
@@ -173,7 +172,7 @@ static unsigned int pagepool_ops_get_count(const struct rte_mempool *mp)
     return driver == NULL ? 0 : driver->n_pages - pages_out(driver);
 }
 
-/* Logs where the objects are, and what the pools have done. `cached` objects are in DPDK's caches. */
+/* Logs where the objects are, and counts of the pools. `cached` objects are in DPDK's caches. */
 static void report(struct driver *driver, const char *when, unsigned int cached)
 {
     struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
@@ -185,17 +184,18 @@ static void report(struct driver *driver, const char *when, unsigned int cached)
         puts += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;
     }
     unsigned int out = pages_out(driver);
-    SAY(INFO,
+    DRIVER_LOG(INFO,
         "%s: mempool %s: %u objects in pages of %u bytes, %u in the pool, %u cached, %u missing; %" PRIu64
         " gets, %" PRIu64 " puts, %" PRIu64 " refused\n",
         when, driver->name, driver->n_pages, 1U << driver->shift,
         driver->n_pages - out, cached, out - cached, gets, puts, driver->refused);
     if (driver->refused != 0)
-        SAY(ERR, "mempool %s: %" PRIu64 " puts with objects that were there already, or of another mempool\n",
+        DRIVER_LOG(ERR,
+            "mempool %s: refused %" PRIu64 " puts of objects already in it, or of another mempool\n",
             driver->name, driver->refused);
 }
 
-/* ---- Life ---- */
+/* ---- Creation and end ---- */
 
 /* Counts the missing objects before rte_mempool_free() gets every object and calls the driver. */
 static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, void *arg __rte_unused)
@@ -220,7 +220,7 @@ static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, vo
 /*
  * Makes the object as large as its page, which is at least the requested size. Some drivers, such as
  * net_af_xdp for its UMEM, require objects without gaps between them. DPDK's padding between objects would
- * break that, and so does PAGEPOOL_SPREAD, which is for all other drivers: it makes every object smaller by
+ * break that, and so does PAGEPOOL_SPREAD, which suits only other drivers: it makes every object smaller by
  * the largest shift.
  */
 static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
@@ -231,7 +231,7 @@ static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
     for (driver->order = 0; driver->order <= 10 && ((uint32_t)4096 << driver->order) < total; ++driver->order)
         ;
     if (driver->order > 10) {
-        SAY(ERR, "mempool %s: an object of %u bytes is larger than the largest page, of %u\n", mp->name,
+        DRIVER_LOG(ERR, "mempool %s: an object of %u bytes exceeds the largest page, %u bytes\n", mp->name,
             total, 4096U << 10);
         return -EINVAL;
     }
@@ -270,7 +270,7 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
     return 0;
 }
 
-static void end_chunks(struct driver *driver)
+static void free_chunks(struct driver *driver)
 {
     for (uint32_t at = 0; at < driver->n_chunks; ++at)
         objects_close(&driver->chunks[at]);
@@ -288,7 +288,7 @@ static void pagepool_ops_free(struct rte_mempool *mp)
     rte_spinlock_lock(&all_lock);
     TAILQ_REMOVE(&all, driver, next);
     rte_spinlock_unlock(&all_lock);
-    end_chunks(driver);
+    free_chunks(driver);
     free(driver);
     mp->pool_data = NULL;
 }
@@ -322,9 +322,9 @@ static int add_chunk(struct driver *driver, const struct objects *chunk)
     return 0;
 }
 
-/* Takes an area of memory. Returns the number of objects in it; they are in the pool from the start. */
+/* Adds an area of memory. Returns the number of its objects, which all start in the pool. */
 static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void *memory, rte_iova_t iova,
-    size_t len, rte_mempool_populate_obj_cb_t *tell, void *arg)
+    size_t len, rte_mempool_populate_obj_cb_t *add_object, void *arg)
 {
     struct driver *driver = driver_of(mp);
     uintptr_t base = RTE_ALIGN_CEIL((uintptr_t)memory, 4096);
@@ -337,19 +337,19 @@ static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void 
     if (chunk.pages == 0)
         return 0;
     if (mp->populated_size == 0)
-        end_chunks(driver); /* from an attempt that failed; their memory is gone */
+        free_chunks(driver); /* left by a failed attempt; their memory is gone */
     int done = objects_open(&chunk, driver->name, driver->header);
     if (done == 0)
         done = add_chunk(driver, &chunk); /* DPDK populates a mempool before it is used */
     if (done < 0) {
-        SAY(ERR, "mempool %s: no pool over %u pages: %s\n", mp->name, chunk.pages,
-            done == -ENOMEM ? "no memory" : pagepool_last_error());
+        DRIVER_LOG(ERR, "mempool %s: cannot create a pool over %u pages: %s\n", mp->name, chunk.pages,
+            done == -ENOMEM ? "out of memory" : pagepool_last_error());
         objects_close(&chunk);
         return done;
     }
     for (uint32_t page = 0; page < chunk.pages; ++page) {
         size_t at = ((size_t)page << driver->shift) + driver->header + shift_in_page(driver, page);
-        tell(mp, arg, (void *)(base + at), iova == RTE_BAD_IOVA ? RTE_BAD_IOVA : iova + skipped + at);
+        add_object(mp, arg, (void *)(base + at), iova == RTE_BAD_IOVA ? RTE_BAD_IOVA : iova + skipped + at);
     }
     return (int)chunk.pages;
 }
@@ -367,7 +367,7 @@ static const struct rte_mempool_ops pagepool_ops = {
 
 RTE_MEMPOOL_REGISTER_OPS(pagepool_ops);
 
-/* Reports on the mempools that still exist when the program ends. DPDK's caches may be gone by now. */
+/* Reports the mempools that still exist at exit. DPDK's caches may be gone by now. */
 RTE_FINI(pagepool_at_exit)
 {
     struct driver *driver;

@@ -1,27 +1,27 @@
 /*
- * The objects of a mempool are the pages of a pool: to copy into a DPDK mempool driver.
+ * A mempool's objects are the pages of a pool. Copy this into a DPDK mempool driver.
  *
- * The caller has the memory, a stretch of pages, and says where in each page its object begins. Any thread
- * gets and puts objects: the pool has no owner (`no_owner`), so each call takes its lock, serves all its
- * objects by their addresses, and lets go. objects_put() refuses an object that is in the pool already, or
- * that is none of its objects, and puts all others. All return 0 or a negative errno, which
- * pagepool_last_error() explains, unless they say otherwise.
+ * The caller provides contiguous pages, and the offset of the object in each page. Any thread may get and put
+ * objects: the pool has no owner (`no_owner`), so each call takes the pool's lock once, for all its objects.
+ * Objects are identified by address. objects_put() refuses an object that is in the pool already or does not
+ * belong to it, and puts all others. Functions return 0 or a negative errno, which pagepool_last_error()
+ * explains, unless stated otherwise.
  */
 #include <stdint.h>
 
 #include <pagepool.h>
 
-_Static_assert(sizeof(void *) == sizeof(uint64_t), "pointers to objects are the addresses of the pool");
+_Static_assert(sizeof(void *) == sizeof(uint64_t), "a pointer to an object is an address of the pool");
 
 struct objects {
     uintptr_t base;
-    uint32_t pages, order; /* how many pages, and log2 of the 4096 bytes in each */
+    uint32_t pages, order; /* number of pages, and log2 of the base pages (4096 bytes) in each */
     struct pagepool_arena *arena;
     struct pagepool *pool;
 };
 
-/* The device address of a page is that of its object: `header` bytes behind its start. So DPDK's array of
- * objects is what the pool writes and reads. */
+/* The device address of a page is the address of its object, `header` bytes after the page's start. So the
+ * pool writes and reads DPDK's arrays of objects. */
 static int map_objects(void *header, const struct pagepool_region *region, uint64_t *addr)
 {
     *addr = (uintptr_t)region->cpu_addr + (uintptr_t)header;
@@ -33,8 +33,8 @@ static void unmap_objects(void *header, const struct pagepool_region *region, ui
     (void)header, (void)region, (void)addr;
 }
 
-/* Makes a pool over the memory, which `base`, `pages` and `order` tell. If it fails, objects_close() frees
- * what there is. */
+/* Creates a pool over the memory that `base`, `pages` and `order` describe. After a failure, objects_close()
+ * frees what was created. */
 static int objects_open(struct objects *objects, const char *name, uint32_t header)
 {
     struct pagepool_arena_params arena = PAGEPOOL_ARENA_PARAMS_INIT;
@@ -78,8 +78,8 @@ static inline int objects_put(const struct objects *objects, void *const *from, 
     return pagepool_put_addr_bulk(objects->pool, (const uint64_t *)from, n);
 }
 
-/* Ends the pool. Objects that are out are taken back: each page is tried, and refused if it is in. The memory
- * may be gone already: the pool's records lie elsewhere. */
+/* Destroys the pool. First returns the objects that are out: it tries every page, and the pool refuses the
+ * others. The memory may be gone already: the pool's records lie elsewhere. */
 static void objects_close(struct objects *objects)
 {
     const uint64_t bytes = (uint64_t)4096 << objects->order;

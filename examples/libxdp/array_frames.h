@@ -1,6 +1,6 @@
 /*
- * The frames of a UMEM in an array of free addresses: what libxdp's examples do, for comparison with
- * pool_frames.h. One thread; nothing is checked.
+ * A UMEM's frames in an array of free addresses, as in libxdp's examples, for comparison with pool_frames.h.
+ * One thread; no checks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,8 +44,8 @@ static int frames_return(struct frames *frames, const uint64_t *addrs, size_t n)
 
 static int64_t frames_close(struct frames *frames)
 {
-    const int64_t of_kernel = (int64_t)(frames->bytes / FRAME_BYTES - frames->n_free);
+    const int64_t in_kernel = (int64_t)(frames->bytes / FRAME_BYTES - frames->n_free);
     free(frames->free);
     free(frames->memory);
-    return of_kernel;
+    return in_kernel;
 }

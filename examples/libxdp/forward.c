@@ -1,14 +1,14 @@
 /*
- * Forwards packets between two interfaces over AF_XDP, with libxdp's sockets. A pool is the allocator of the
- * UMEM's frames.
+ * Forwards packets between two interfaces over AF_XDP, with libxdp's sockets. A pool allocates the UMEM's
+ * frames.
  *
  *     cc -O2 forward.c $(pkg-config --cflags --libs pagepool libxdp libbpf) -o forward
  *     ./forward veth0 veth1            # until its standard input ends
  *
  * A frame is a page. It leaves the pool as an address for a fill ring, arrives on a receive ring, goes to the
  * other interface's transmit ring unchanged, and returns to the pool by the address on a completion ring.
- * pool_frames.h is the part to copy; -DPLAIN takes array_frames.h instead, for comparison. With PAGEPOOL_RUN
- * set to a folder it publishes: `pagepool show` and `doctor` see pool and sockets (shown_socket.h).
+ * pool_frames.h is the part to copy; -DPLAIN uses array_frames.h instead, for comparison. If PAGEPOOL_RUN
+ * names a folder, `pagepool show` and `doctor` see the pool and the sockets (shown_socket.h).
  */
 #include <errno.h>
 #include <poll.h>
@@ -75,7 +75,7 @@ static void refill(struct port *port)
     port->filled += n;
 }
 
-/* Returns sent frames to the allocator, once at least `least` are under way. */
+/* Returns sent frames to the allocator, once at least `least` are in flight. */
 static void complete(struct port *port, uint64_t least)
 {
     uint64_t addrs[BATCH], begin;
@@ -88,10 +88,10 @@ static void complete(struct port *port, uint64_t least)
     port->completed += n;
     begin = ticks();
     must(frames_return(&frames, addrs, n), "return");
-    count_call(&gives, begin, n);
+    count_call(&returns, begin, n);
 }
 
-/* Sends received frames out on the other side, and drops those that its transmit ring has no room for. */
+/* Sends received frames through the other port. Drops frames that do not fit the transmit ring. */
 static uint32_t forward(struct port *from, struct port *to)
 {
     uint32_t in = 0, out = 0, n = xsk_ring_cons__peek(&from->rx, BATCH, &in);
@@ -113,13 +113,13 @@ static uint32_t forward(struct port *from, struct port *to)
 static void wake(struct port *port)
 {
     if (xsk_prod_nb_free(&port->tx, RING) < RING && xsk_ring_prod__needs_wakeup(&port->tx))
-        /* An error is no loss: the next turn tries again. */
+        /* Ignores errors: the next round tries again. */
         sendto(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, 0);
     if (xsk_ring_prod__needs_wakeup(&port->fill))
         recvfrom(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
-/* Tells those who look at this process how many frames wait at the port. */
+/* Publishes how many frames wait at the port. */
 static void show(const struct port *port)
 {
 #ifndef PLAIN
@@ -130,7 +130,7 @@ static void show(const struct port *port)
 #endif
 }
 
-static uint32_t turn(uint64_t least)
+static uint32_t poll_ports(uint64_t least)
 {
     uint32_t moved = 0;
     for (int side = 0; side < 2; side++) {
@@ -151,7 +151,7 @@ static struct xsk_umem *open_ports(char **names)
     struct xsk_umem *umem;
     libbpf_set_print(NULL);
     libxdp_set_print(NULL);
-    setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* its program alone, and nothing in the BPF file system */
+    setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* only libxdp's program, and nothing in the BPF file system */
     must(xsk_umem__create(&umem, frames.memory, frames.bytes, &ports[0].fill, &ports[0].comp, &umem_config),
         "UMEM");
     for (int side = 0; side < 2; side++) {
@@ -168,23 +168,23 @@ static struct xsk_umem *open_ports(char **names)
     return umem;
 }
 
-/* Returns how many frames are missing: neither free nor with the kernel. */
+/* Returns how many frames are missing: neither free nor in the kernel. */
 static int64_t close_ports(struct xsk_umem *umem)
 {
-    int64_t with_kernel = 0, of_kernel;
+    int64_t expected = 0, in_kernel;
     for (int i = 0; i < 10000 && (ports[0].sent != ports[0].completed || ports[1].sent != ports[1].completed);
         i++) {
-        turn(1); /* wait for frames that are being sent */
+        poll_ports(1); /* wait for frames that are being sent */
         poll(NULL, 0, 1);
     }
     for (int side = 0; side < 2; side++) {
         struct port *port = &ports[side];
-        with_kernel += (int64_t)(port->filled - port->received + port->sent - port->completed);
+        expected += (int64_t)(port->filled - port->received + port->sent - port->completed);
         xsk_socket__delete(port->socket);
     }
     must(xsk_umem__delete(umem), "UMEM");
-    must(of_kernel = frames_close(&frames), "frames");
-    return with_kernel - of_kernel;
+    must(in_kernel = frames_close(&frames), "frames");
+    return expected - in_kernel;
 }
 
 int main(int argc, char **argv)
@@ -195,7 +195,7 @@ int main(int argc, char **argv)
     }
 #ifndef PLAIN
     if (getenv("PAGEPOOL_RUN") != NULL)
-        must(pagepool_publish("forward"), "publish"); /* before the pool is made */
+        must(pagepool_publish("forward"), "publish"); /* before the pool is created */
 #endif
     must(frames_open(&frames, FRAMES), "frames");
     struct xsk_umem *umem = open_ports(argv + 1);
@@ -205,10 +205,10 @@ int main(int argc, char **argv)
         {0, POLLIN, 0}};
     puts("ready");
     fflush(stdout);
-    takes.n = takes.units = takes.ticks = 0; /* those before were for the first fill */
-    for (uint32_t turns = 0; fds[2].revents == 0; turns++) {
-        const uint32_t moved = turn(BATCH);
-        if (moved == 0 || turns % 1024 == 0)
+    takes.n = takes.units = takes.ticks = 0; /* without the first fill */
+    for (uint32_t rounds = 0; fds[2].revents == 0; rounds++) {
+        const uint32_t moved = poll_ports(BATCH);
+        if (moved == 0 || rounds % 1024 == 0)
             for (int side = 0; side < 2; side++)
                 show(&ports[side]);
         if (moved == 0)

@@ -1,10 +1,10 @@
 /*
- * The frames of a UMEM come from a pool: to copy into a program with libxdp's sockets.
+ * A UMEM's frames come from a pool. Copy this into a program with libxdp's sockets.
  *
- * A frame is a page. Its address is its offset in the UMEM. frames_take() gives addresses for a fill ring.
- * frames_return() takes those of a completion ring, or of received packets that are dropped, wherever in its
- * frame each points. The thread that opens the frames takes them; any thread returns them. All return 0 or a
- * negative errno, which pagepool_last_error() explains, unless they say otherwise.
+ * A frame is a page. Its address is its offset in the UMEM. frames_take() returns addresses for a fill ring.
+ * frames_return() accepts addresses from a completion ring or of dropped packets, anywhere in a frame. Only
+ * the thread that opens the frames may take them; any thread may return them. Functions return 0 or a
+ * negative errno, which pagepool_last_error() explains, unless stated otherwise.
  */
 #include <pagepool.h>
 
@@ -26,7 +26,7 @@ static int frames_open(struct frames *frames, uint64_t count)
     arena.commit_all = 1; /* the kernel registers a UMEM whole */
     int done = pagepool_arena_create(&arena, &frames->arena);
     if (done == 0)
-        done = pagepool_domain_offset("umem", &offsets); /* a device address is the offset in the arena */
+        done = pagepool_domain_offset("umem", &offsets); /* a device address is an offset in the arena */
     if (done < 0)
         return done;
     frames->memory = pagepool_arena_base(frames->arena);
@@ -34,7 +34,7 @@ static int frames_open(struct frames *frames, uint64_t count)
     pool.name = "umem";
     pool.domains = &offsets;
     pool.n_domains = 1;
-    pool.cache_size = 1024; /* returns find room without a lock */
+    pool.cache_size = 1024; /* room for returns without a lock */
     done = pagepool_create(&pool, &frames->pool);
     pagepool_domain_put(offsets);
     return done < 0 ? done : pagepool_bind(frames->pool);
@@ -51,14 +51,14 @@ static int frames_return(struct frames *frames, const uint64_t *addrs, size_t n)
     return pagepool_put_addr_bulk(frames->pool, addrs, n);
 }
 
-/* Ends them, once the sockets are closed. The pool refuses addresses that are not out, so every address is
- * tried for those that the kernel had. Returns how many of these there were. */
+/* Destroys the pool, once the sockets are closed. First tries to return every address; the pool accepts only
+ * those that the kernel had. Returns their number. */
 static int64_t frames_close(struct frames *frames)
 {
-    int64_t of_kernel = 0;
+    int64_t in_kernel = 0;
     for (uint64_t addr = 0; addr < frames->bytes; addr += FRAME_BYTES)
-        of_kernel += pagepool_put_addr(frames->pool, addr) == 0;
+        in_kernel += pagepool_put_addr(frames->pool, addr) == 0;
     const int done = pagepool_destroy(frames->pool);
     pagepool_arena_put(frames->arena);
-    return done < 0 ? done : of_kernel;
+    return done < 0 ? done : in_kernel;
 }

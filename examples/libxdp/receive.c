@@ -1,5 +1,5 @@
 /*
- * Receives COUNT packets over AF_XDP, with libxdp's socket. A pool is the allocator of the UMEM's frames.
+ * Receives COUNT packets over AF_XDP, with libxdp's socket. A pool allocates the UMEM's frames.
  *
  *     cc -O2 receive.c $(pkg-config --cflags --libs pagepool libxdp libbpf) -o receive
  *     ./receive veth0 1000
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
         return fprintf(stderr, "usage: receive INTERFACE COUNT\n"), 2;
     libxdp_set_print(NULL);
     libbpf_set_print(NULL);
-    setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* libxdp's program alone, and nothing in the BPF file system */
+    setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* only libxdp's program, and nothing in the BPF file system */
 
     /* 1. A pool with memory of its own. This thread allocates, and addresses are offsets in the memory. */
     must(pagepool_open((uint64_t)FRAMES * PAGE, 0, &pool), "pool");
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     xsk_socket__delete(xsk);
     must(xsk_umem__delete(umem), "UMEM");
     for (uint64_t addr = 0; addr < size; addr += PAGE)
-        pagepool_put_addr_bulk(pool, &addr, 1); /* a frame that the kernel had; refused for all others */
+        pagepool_put_addr_bulk(pool, &addr, 1); /* fails unless the kernel had the frame */
     must(pagepool_read_buffer_locations(pool, &at), "buffer_locations");
     must(pagepool_destroy(pool), "pool");
     printf("%llu packets, %llu bytes, %llu buffers missing\n", (unsigned long long)packets,

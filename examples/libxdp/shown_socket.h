@@ -1,15 +1,15 @@
 /*
- * What others see of a socket: `pagepool show`, `top` and `doctor` take the frames that wait on its fill ring
- * off what the program holds. To copy beside pool_frames.h. Without publishing it costs a comparison.
+ * Publishes a socket, so that `pagepool show`, `top` and `doctor` do not count frames on its fill ring as
+ * held by the program. Copy this beside pool_frames.h. Without publishing, it costs a comparison.
  */
 #include <net/if.h>
 #include <stdio.h>
 
 struct shown_socket {
-    int entry; /* above 0 if it is shown */
+    int entry; /* above 0 if it is published */
 };
 
-/* Shows a socket that takes frames from a pool. Call pagepool_publish() first, before the pool is made. */
+/* Publishes a socket that takes frames from a pool. Call pagepool_publish() before creating the pool. */
 static struct shown_socket shown_socket(struct pagepool *pool, const char *interface, unsigned queue)
 {
     static const char *const counters[] = {"in_rx", "in_tx", "rx_packets", "tx_packets"};
@@ -27,8 +27,8 @@ static struct shown_socket shown_socket(struct pagepool *pool, const char *inter
     return (struct shown_socket){pagepool_publish_entry(&params)};
 }
 
-/* Sets its counters: frames on the fill ring or with the kernel for packets, frames that are being sent, and
- * packets so far. A few times a second is enough. */
+/* Sets the socket's counters: frames that wait for packets on the fill ring or in the kernel, frames that are
+ * being sent, and packets so far. A few times a second is enough. */
 static void shown_socket_set(struct shown_socket socket, uint64_t in_rx, uint64_t in_tx, uint64_t received,
     uint64_t sent)
 {

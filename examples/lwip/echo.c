@@ -5,9 +5,9 @@
  *     cc -O2 echo.c $(pkg-config --cflags --libs pagepool lwip) -o echo
  *     ./echo tap0 198.18.1.2
  *
- * It echoes on port 7 until its standard input ends. Give tap0 an address and set it up before.
+ * It echoes on port 7 until its standard input ends. Give tap0 an address and set it up first.
  *
- * The server is one thread. pool_pbuf.h is the part to copy; -DPLAIN takes malloc_pbuf.h instead, for
+ * The server has one thread. pool_pbuf.h is the part to copy; -DPLAIN uses malloc_pbuf.h instead, for
  * comparison.
  */
 #include <errno.h>
@@ -53,11 +53,11 @@ static void must(int64_t done, const char *what)
 
 static uint64_t frames;
 
-static void give_back(struct pbuf *pbuf)
+static void free_frame(struct pbuf *pbuf)
 {
     const uint64_t begin = ticks();
     pbuf_memory_put(pbuf);
-    count_call(&gives, begin, 1);
+    count_call(&returns, begin, 1);
 }
 
 static struct pbuf_memory *take(void **data)
@@ -66,22 +66,22 @@ static struct pbuf_memory *take(void **data)
     struct pbuf_memory *taken = pbuf_memory_take(data);
     count_call(&takes, begin, taken != NULL);
     if (taken != NULL)
-        taken->custom.custom_free_function = give_back;
+        taken->custom.custom_free_function = free_frame;
     return taken;
 }
 
 /* ---- The TAP as an interface of lwIP ---- */
 
 static int tap;
-static struct pbuf_memory *next; /* for the next frame */
+static struct pbuf_memory *next; /* memory for the next frame */
 
-/* Hands received frames to lwIP, up to BATCH of them. */
+/* Passes up to BATCH received frames to lwIP. */
 static void receive(struct netif *netif)
 {
     static void *data;
     for (int i = 0; i < BATCH; i++) {
         if (next == NULL && (next = take(&data)) == NULL)
-            return; /* lwIP has all pages: the frames stay in the TAP's queue */
+            return; /* lwIP holds all pages: the frames stay in the TAP's queue */
         const ssize_t len = read(tap, data, FRAME);
         if (len <= 0)
             return;
@@ -129,13 +129,13 @@ static int open_tap(const char *name)
 
 struct connection {
     struct pbuf *queue; /* received and not yet sent back */
-    int over;           /* the other side has closed its direction */
+    int peer_closed;    /* the peer has closed its direction */
 };
 
 static uint64_t echoed;
 static int connections;
 
-static void end(struct tcp_pcb *pcb, struct connection *connection)
+static void close_connection(struct tcp_pcb *pcb, struct connection *connection)
 {
     tcp_arg(pcb, NULL);
     tcp_recv(pcb, NULL);
@@ -158,12 +158,12 @@ static void send_back(struct tcp_pcb *pcb, struct connection *connection)
         tcp_recved(pcb, first->len);
         connection->queue = first->next;
         if (first->next != NULL)
-            pbuf_ref(first->next); /* the free of its predecessor drops one reference */
+            pbuf_ref(first->next); /* freeing its predecessor drops one reference */
         pbuf_free(first);
     }
     tcp_output(pcb);
-    if (connection->queue == NULL && connection->over)
-        end(pcb, connection);
+    if (connection->queue == NULL && connection->peer_closed)
+        close_connection(pcb, connection);
 }
 
 static err_t on_data(void *arg, struct tcp_pcb *pcb, struct pbuf *data, err_t error)
@@ -171,7 +171,7 @@ static err_t on_data(void *arg, struct tcp_pcb *pcb, struct pbuf *data, err_t er
     struct connection *connection = arg;
     (void)error;
     if (data == NULL)
-        connection->over = 1;
+        connection->peer_closed = 1;
     else if (connection->queue == NULL)
         connection->queue = data;
     else
@@ -190,7 +190,7 @@ static err_t on_room(void *arg, struct tcp_pcb *pcb, u16_t len)
 static void on_error(void *arg, err_t error)
 {
     struct connection *connection = arg;
-    fprintf(stderr, "a connection broke: %d\n", error);
+    fprintf(stderr, "connection error: %d\n", error);
     if (connection->queue != NULL)
         pbuf_free(connection->queue);
     free(connection);
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
     tcp_close(listener);
     netif_remove(&netif);
     if (next != NULL)
-        give_back(&next->custom.pbuf);
+        free_frame(&next->custom.pbuf);
     const uint64_t nanoseconds = thread_ns();
     const int64_t missing = pbuf_memory_close();
     printf("echoed %llu bytes of %llu frames, missing %lld; ", (unsigned long long)echoed,

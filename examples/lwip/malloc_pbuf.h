@@ -5,10 +5,10 @@
 
 #include <lwip/pbuf.h>
 
-enum { MOST = 1514 }; /* bytes of a frame */
+enum { MAX_BYTES = 1514 }; /* of a frame */
 
 struct pbuf_memory {
-    struct pbuf_custom custom; /* first: lwIP gives its address to the free function; the frame follows */
+    struct pbuf_custom custom; /* first: lwIP passes its address to the free function; the frame follows */
     void *end;
 };
 
@@ -27,7 +27,7 @@ static void pbuf_memory_put(struct pbuf *pbuf)
 
 static struct pbuf_memory *pbuf_memory_take(void **data)
 {
-    struct pbuf_memory *taken = malloc(sizeof(*taken) + MOST);
+    struct pbuf_memory *taken = malloc(sizeof(*taken) + MAX_BYTES);
     if (taken == NULL)
         return NULL;
     *data = taken + 1;

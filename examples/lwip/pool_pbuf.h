@@ -1,10 +1,10 @@
 /*
- * lwIP receives into buffers of a pool: to copy into a driver of lwIP's for an interface.
+ * lwIP receives into buffers of a pool. Copy this into an interface driver for lwIP.
  *
- * pbuf_memory_take() gives the memory for one frame. After the frame is in it, pbuf_over() makes it a custom
- * pbuf. lwIP calls the pbuf's free function after its last use; that returns the buffer, on the thread that
- * frees. lwIP's own structure lies outside the buffer, in an array by page number. The thread that opens the
- * memory takes it.
+ * pbuf_memory_take() returns memory for one frame. Once it holds a frame, pbuf_alloced_custom() makes it a
+ * custom pbuf. After the pbuf's last use, lwIP calls the pbuf's free function, which returns the buffer on
+ * the freeing thread. lwIP's own structure lies outside the buffer, in an array indexed by page number. Only
+ * the thread that opens the memory may take it.
  */
 #include <lwip/pbuf.h>
 
@@ -13,7 +13,7 @@
 enum { PAGES = 4096 }; /* most frames that lwIP holds at a time */
 
 struct pbuf_memory {
-    struct pbuf_custom custom; /* first: lwIP gives its address to the free function */
+    struct pbuf_custom custom; /* first: lwIP passes its address to the free function */
     struct pagepool_buf *buf;
 };
 
@@ -52,7 +52,7 @@ static struct pbuf_memory *pbuf_memory_take(void **data)
     return taken;
 }
 
-/* Ends it, once lwIP holds no pbuf. Returns how many buffers are missing. */
+/* Destroys the pool, once lwIP holds no pbuf. Returns how many buffers are missing. */
 static int64_t pbuf_memory_close(void)
 {
     struct pagepool_buffer_locations at = PAGEPOOL_BUFFER_LOCATIONS_INIT;

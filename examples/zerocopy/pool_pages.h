@@ -1,9 +1,9 @@
 /*
- * A sender with MSG_ZEROCOPY takes its pages from a pool: to copy, with sends.h.
+ * A sender with MSG_ZEROCOPY takes its pages from a pool. Copy this, with sends.h.
  *
- * The kernel reads a page after the send has returned. Until it is done the page waits in the pool's deferred
- * queue, under the cookie of its last send. The pool asks `sends_in_use` when it needs pages, and
- * `sends_refresh` before. The thread that opens the pages takes them and gives them up.
+ * The kernel reads a page after the send has returned. Until the kernel is done, the page waits in the pool's
+ * deferred queue, with the cookie of its last send. When the pool needs pages, it calls `sends_refresh` and
+ * then `sends_in_use`. Only the thread that opens the pages may take and return them.
  */
 #include <pagepool.h>
 
@@ -39,15 +39,15 @@ static int pages_open(struct pages *pages, struct sends *sends, size_t count)
     return done < 0 ? done : pagepool_deferred_user_create(pages->pool, &ops, &pages->user);
 }
 
-/* Takes a page; its data is NULL while the kernel reads all of them. */
+/* Takes a page. Its data is NULL while the kernel reads all pages. */
 static struct page pages_take(struct pages *pages)
 {
     struct pagepool_buf *buf = pagepool_alloc_page(pages->pool);
     return (struct page){buf, buf != NULL ? pagepool_buf_data(buf) : NULL};
 }
 
-/* Gives a page up, to be used again once the kernel is done with what was sent up to the cookie. */
-static int pages_give(struct pages *pages, struct page page, uint64_t cookie)
+/* Returns a page. The pool reuses it once the kernel is done with all sends up to the cookie. */
+static int pages_return(struct pages *pages, struct page page, uint64_t cookie)
 {
     if (cookie == 0)
         return pagepool_buf_put(page.buf);

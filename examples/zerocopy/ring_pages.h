@@ -34,7 +34,7 @@ static struct page pages_take(struct pages *pages)
     return (struct page){pages->memory + pages->taken++ % pages->count * 4096};
 }
 
-static int pages_give(struct pages *pages, struct page page, uint64_t cookie)
+static int pages_return(struct pages *pages, struct page page, uint64_t cookie)
 {
     pages->cookies[(size_t)(page.data - pages->memory) / 4096] = cookie;
     return 0;

@@ -1,14 +1,14 @@
 /*
  * Sends a pattern over TCP or UDP from a pool's pages without a copy (MSG_ZEROCOPY). The kernel reads a page
- * after the call has returned, and reports on the socket's error queue when it is done. Until then the page
- * waits in the pool's deferred queue.
+ * after the call has returned. Until the socket's error queue reports completion, the page waits in the
+ * pool's deferred queue.
  *
  *     cc -O2 send.c $(pkg-config --cflags --libs pagepool) -o send
  *     ./send tcp 192.0.2.1 7000 100000000
  *
- * pool_pages.h and sends.h are the parts to copy; -DPLAIN takes ring_pages.h instead of the pool, for
+ * pool_pages.h and sends.h are the parts to copy; -DPLAIN uses ring_pages.h instead of the pool, for
  * comparison. Over UDP the receiver answers every 32nd datagram, so that it is not overrun. Over loopback the
- * kernel copies the bytes after all, and reports that.
+ * kernel copies the bytes nevertheless, and reports that.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -63,19 +63,19 @@ static int open_socket(int type, const char *host, const char *port)
     return fd;
 }
 
-static struct page take(void)
+static struct page take_page(void)
 {
     const uint64_t begin = ticks();
     const struct page page = pages_take(&pages);
-    count_call(&takes, begin, 1); /* also one that found none: it read the error queue */
+    count_call(&takes, begin, 1); /* also counts failures: they read the error queue */
     return page;
 }
 
-static void give(struct page page, uint64_t cookie)
+static void return_page(struct page page, uint64_t cookie)
 {
     const uint64_t begin = ticks();
-    must(pages_give(&pages, page, cookie), "give");
-    count_call(&gives, begin, 1);
+    must(pages_return(&pages, page, cookie), "return");
+    count_call(&returns, begin, 1);
 }
 
 static void send_all(struct sends *sends, uint64_t bytes, size_t most)
@@ -85,11 +85,11 @@ static void send_all(struct sends *sends, uint64_t bytes, size_t most)
         const size_t len = bytes - from < most ? (size_t)(bytes - from) : most;
         struct page page;
         char answer;
-        while ((page = take()).data == NULL)
+        while ((page = take_page()).data == NULL)
             poll(&(struct pollfd){sends->fd, 0, 0}, 1, 1000); /* POLLERR: the error queue has a report */
         pattern(from, page.data, len);
         must(sends_send(sends, page.data, len, &cookie), "send");
-        give(page, cookie);
+        return_page(page, cookie);
         from += len;
         if (most == DATAGRAM && ++datagrams % ANSWER_EVERY == 0)
             must(recv(sends->fd, &answer, 1, 0), "answer");
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     const uint64_t nanoseconds = thread_ns();
     if (!udp)
         must(shutdown(sends.fd, SHUT_WR), "shutdown");
-    /* Before the socket is closed: its error queue reports when the kernel is done. */
+    /* Before the socket is closed: its error queue reports completed sends. */
     const int64_t missing = pages_close(&pages);
     printf("sent %llu bytes, missing %lld; %llu sends without a copy, %llu copied, %llu ordinary; ",
         (unsigned long long)bytes, (long long)missing, (unsigned long long)sends.zero_copy,

@@ -1,8 +1,7 @@
 /*
- * Sends with MSG_ZEROCOPY, and which of them are complete: what a sender needs with any allocator. To copy
- * together with pool_pages.h.
+ * Sends with MSG_ZEROCOPY and tracks completed sends, with any allocator. Copy this with pool_pages.h.
  *
- * The kernel numbers the sends of a socket from 0. Its error queue has ranges of completed ones.
+ * The kernel numbers the sends of a socket from 0. The error queue reports ranges of completed sends.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -13,12 +12,12 @@
 #include <linux/errqueue.h>
 #include <netinet/in.h>
 
-enum { SENDS_AT_A_TIME = 4096, REPORTS = 64 };
+enum { MAX_SENDS = 4096, REPORTS = 64 };
 
 struct sends {
     int fd;
     uint64_t oldest, next;         /* numbers: all before `oldest` are complete, `next` is the next send's */
-    uint8_t over[SENDS_AT_A_TIME]; /* from `oldest` to `next`: 1 if the send is complete */
+    uint8_t complete[MAX_SENDS];   /* from `oldest` to `next`: 1 if the send is complete */
     uint64_t zero_copy, copied, ordinary;
 };
 
@@ -29,9 +28,9 @@ static void sends_note(struct sends *sends, const struct sock_extended_err *erro
     if (error->ee_errno != 0 || error->ee_origin != SO_EE_ORIGIN_ZEROCOPY)
         return;
     for (uint64_t at = first; at < first + count && at < sends->next; at++)
-        sends->over[at % SENDS_AT_A_TIME] = 1;
-    while (sends->oldest < sends->next && sends->over[sends->oldest % SENDS_AT_A_TIME])
-        sends->over[sends->oldest++ % SENDS_AT_A_TIME] = 0;
+        sends->complete[at % MAX_SENDS] = 1;
+    while (sends->oldest < sends->next && sends->complete[sends->oldest % MAX_SENDS])
+        sends->complete[sends->oldest++ % MAX_SENDS] = 0;
     *(error->ee_code & SO_EE_CODE_ZEROCOPY_COPIED ? &sends->copied : &sends->zero_copy) += count;
 }
 
@@ -50,8 +49,8 @@ static void sends_refresh(void *arg)
     }
 }
 
-/* Whether the kernel may read bytes that were sent up to this cookie: the number of the last send, plus 1.
- * Earlier sends may have bytes of the same page, so all sends below the cookie must be complete. */
+/* Whether the kernel may still read bytes sent up to this cookie: the number of the last send, plus 1.
+ * Earlier sends may contain bytes of the same page, so all sends below the cookie must be complete. */
 static int sends_in_use(void *arg, uint64_t cookie)
 {
     return ((struct sends *)arg)->oldest < cookie;
@@ -62,7 +61,7 @@ static int sends_in_use(void *arg, uint64_t cookie)
 static int sends_send(struct sends *sends, const char *data, size_t len, uint64_t *cookie)
 {
     for (*cookie = 0; len > 0;) {
-        const int room = sends->next - sends->oldest < SENDS_AT_A_TIME;
+        const int room = sends->next - sends->oldest < MAX_SENDS;
         ssize_t sent = room ? send(sends->fd, data, len, MSG_ZEROCOPY | MSG_NOSIGNAL) : -1;
         if (sent >= 0)
             *cookie = ++sends->next;

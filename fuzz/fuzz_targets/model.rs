@@ -1,11 +1,11 @@
-//! The pools against the model, over lists of operations that libFuzzer finds.
+//! Checks the pools against the model, with operations from libFuzzer.
 //!
-//! Four bytes choose the sizes of the pools, every three after them are an operation. Either of these runs
+//! The first four bytes choose the sizes of the pools. Every three bytes after them are an operation. To run
 //! it:
 //!
 //! ```sh
 //! cargo +nightly fuzz run model -- -max_total_time=30
-//! fuzz/run model -max_total_time=30 # the same without cargo-fuzz; what `.ci/run` uses
+//! fuzz/run model -max_total_time=30 # without cargo-fuzz, as in `.ci/run`
 //! ```
 #![no_main]
 
@@ -15,6 +15,6 @@ use pagepool_testing::{Op, PlainMemory, Setup, run};
 fuzz_target!(|bytes: &[u8]| {
     let Some((setup, ops)) = bytes.split_first_chunk::<4>() else { return };
     let setup = Setup::from_bytes(*setup);
-    let memory = PlainMemory::new(setup.pages, setup.order).expect("small");
+    let memory = PlainMemory::new(setup.pages, setup.order).expect("the memory is small");
     run(setup, memory, &Op::list(ops));
 });

@@ -1,4 +1,4 @@
-//! Bytes that libFuzzer finds, read as the kernel's answers about links, addresses and routes.
+//! Reads libFuzzer's bytes as the kernel's answers about links, addresses and routes.
 //!
 //! ```sh
 //! fuzz/run netlink -max_total_time=60

@@ -1,7 +1,7 @@
-//! Packets against plain vectors of bytes, over lists of operations that libFuzzer finds, in a pool that a
-//! checking IOMMU maps for a device.
+//! Checks packets against plain byte vectors, with operations from libFuzzer, in a pool that a checking IOMMU
+//! maps for a device.
 //!
-//! Two bytes choose the sizes, every three after them are an operation.
+//! The first two bytes choose the sizes. Every three bytes after them are an operation.
 //!
 //! ```sh
 //! fuzz/run packets -max_total_time=60

@@ -1,11 +1,10 @@
-//! A TCP receiver by io_uring, whose ring of provided buffers has the pages of a pool.
+//! A TCP receiver over io_uring, with a pool's pages in its ring of provided buffers.
 //!
-//! Each connection has one multishot receive. The kernel takes a buffer from the ring for what arrives and
-//! says which; the number of a buffer is that of its page. It becomes a handle again, goes to another thread
-//! with the stream's offset, is checked there and dropped: that is the return. The owner refills the ring
-//! from the pool. When the ring is empty, the kernel ends receives with `ENOBUFS`. Once the pool has nothing
-//! left, the owner has the same ring wait for the pool's descriptor, and starts the receives again when a
-//! page is back.
+//! Each connection has one multishot receive. The kernel takes a buffer from the ring for arriving data and
+//! reports the buffer's number, which is its page number. The page becomes a handle again, and another thread
+//! checks and drops it. The drop returns the page. The owner refills the ring from the pool. When the ring is
+//! empty, the kernel ends receives with `ENOBUFS`. When the pool is empty too, the owner polls the pool's
+//! descriptor through io_uring, and restarts the receives when a page has returned.
 
 mod buffers;
 mod provided;
@@ -19,15 +18,15 @@ use std::time::Duration;
 use buffers::{Buffers, PAGES};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use lab::{Error, Missing, Options, Outcome, ticks};
+use lab::{Error, Options, Outcome, Skip, ticks};
 use provided::{GROUP, Provided};
 use stream::{Checkers, Chunk};
 
-/// Connections at once.
+/// Number of connections.
 const CONNECTIONS: usize = 4;
-/// How long nothing may arrive.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// What a completion is of, if not of a connection.
+/// Longest time without an arrival.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// User data of the poll for returned pages. Other requests carry the number of a connection.
 const WOKEN: u64 = u64::MAX;
 /// The errno of a receive that found no buffer.
 const ENOBUFS: i32 = 105;
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<Outcome, Error> {
-    let ring = IoUring::new(64).map_err(|error| Missing(format!("io_uring_setup: {error}")))?;
+    let ring = IoUring::new(64).map_err(|error| Skip(format!("io_uring_setup: {error}")))?;
     let buffers = Buffers::new(options.allocator)?;
     let bytes = options.count * 4096 / CONNECTIONS as u64;
     let (senders, connections) = stream::connect(CONNECTIONS, bytes)?;
@@ -50,27 +49,27 @@ fn run(options: &Options) -> Result<Outcome, Error> {
     }
     let (events, spent, received) =
         (vec![("waits for a buffer", receiver.waits)], receiver.spent, receiver.received);
-    let home = receiver.close()?;
+    let returned = receiver.close()?;
     let (buffers, total) = (PAGES as u64, bytes * CONNECTIONS as u64);
     let each = |ticks: u64| ticks as f64 / received.max(1) as f64;
     let cost = vec![
         ("provide and take, cycles per buffer", each(spent)),
-        ("give back", each(seen.ticks)),
+        ("return", each(seen.ticks)),
         ("both", each(spent + seen.ticks)),
     ];
     let (moved, missing) = (seen.good, total.saturating_sub(seen.good));
-    Ok(Outcome { what: "bytes", moved, missing, wrong: seen.wrong, buffers, home, cost, events })
+    Ok(Outcome { what: "bytes", moved, missing, wrong: seen.wrong, buffers, returned, cost, events })
 }
 
 /// Receives from all connections, on the thread that owns the pool.
 struct Receiver<'a> {
     ring: IoUring,
-    /// Behind the ring, which the kernel reads it for.
+    /// Dropped after the ring: the kernel reads it until then.
     provided: Provided,
     buffers: Buffers,
     connections: Vec<Connection<'a>>,
     open: usize,
-    /// The pool had nothing left, and its descriptor is waited for.
+    /// The pool is empty, and a poll of the pool's descriptor is pending.
     is_dry: bool,
     /// How often no receive could start.
     waits: u64,
@@ -81,9 +80,9 @@ struct Receiver<'a> {
 
 struct Connection<'a> {
     socket: &'a TcpStream,
-    /// Where in its stream the next bytes are.
+    /// Offset of the next bytes in the stream.
     offset: u64,
-    /// No receive is under way.
+    /// No receive is pending.
     is_parked: bool,
 }
 
@@ -97,7 +96,7 @@ impl<'a> Receiver<'a> {
     }
 
     fn run(&mut self, checkers: &Checkers) -> Result<(), Error> {
-        let patience = Timespec::from(PATIENCE);
+        let timeout = Timespec::from(TIMEOUT);
         let mut completions = Vec::new();
         while self.open > 0 {
             if !self.is_dry {
@@ -108,11 +107,11 @@ impl<'a> Receiver<'a> {
             } else if self.connections.iter().any(|connection| connection.is_parked) {
                 self.waits += 1;
                 if !self.is_dry {
-                    self.buffers.wait(PATIENCE)?; // without a descriptor
+                    self.buffers.wait(TIMEOUT)?; // there is no descriptor to poll
                     continue;
                 }
             }
-            let waiting = SubmitArgs::new().timespec(&patience);
+            let waiting = SubmitArgs::new().timespec(&timeout);
             self.ring.submitter().submit_with_args(1, &waiting)?;
             completions.extend(self.ring.completion());
             completions.drain(..).try_for_each(|completion| self.complete(&completion, checkers))?;
@@ -120,7 +119,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Provides what is free. If that is not enough, the ring says when there is more.
+    /// Provides all free buffers. If the ring still has room, polls for the next returned page.
     fn refill(&mut self) -> Result<(), Error> {
         let start = ticks();
         while self.provided.has_room() {
@@ -162,12 +161,12 @@ impl<'a> Receiver<'a> {
             self.provided.took();
             self.received += 1;
             let len = usize::try_from(result).unwrap_or(0);
-            let (of, offset) = (completion.user_data(), connection.offset);
+            let (number, offset) = (completion.user_data(), connection.offset);
             connection.offset += len as u64;
-            checkers.check(Chunk { connection: of, offset, len, buffer })?;
+            checkers.check(Chunk { connection: number, offset, len, buffer })?;
         }
         match result {
-            0 => self.open -= 1, // the other side has sent all
+            0 => self.open -= 1, // the peer has sent everything
             _ if cqueue::more(flags) => {}
             1.. => connection.is_parked = true,
             _ if result == -ENOBUFS => connection.is_parked = true,
@@ -176,7 +175,7 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Ends the ring; gives how many buffers are home. Those that are still provided are ours again.
+    /// Ends the ring, which frees the buffers still provided. Returns how many buffers are free.
     fn close(self) -> Result<u64, Error> {
         self.ring.submitter().unregister_buf_ring(GROUP)?;
         drop(self.ring);
@@ -184,10 +183,10 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Puts a request onto the submission queue, which has room for one of each connection and one more.
+/// Queues a request. The submission queue has room for one per connection and one more.
 fn push(ring: &mut IoUring, request: &squeue::Entry) -> Result<(), Error> {
-    // SAFETY: what it refers to lives as long as the ring: the sockets, the pool's descriptor, and the
-    // provided buffers.
+    // SAFETY: everything that the request refers to lives as long as the ring: the sockets, the pool's
+    // descriptor, and the provided buffers.
     unsafe { ring.submission().push(request) }?;
     Ok(())
 }

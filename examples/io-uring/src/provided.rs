@@ -1,4 +1,4 @@
-//! The ring of provided buffers, which the kernel takes from.
+//! The ring of provided buffers, from which the kernel takes.
 
 // UNSAFETY: memory that the kernel reads.
 
@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
-/// The group of buffers that receives name.
+/// The buffer group of the receives.
 pub const GROUP: u16 = 0;
 /// Slots: a power of two.
 pub const SLOTS: u16 = 32;
 
-/// Slots, and in the first of them the tail. Page-aligned, as the kernel wants it.
+/// Slots; the first also contains the tail. Page-aligned, as the kernel requires.
 #[repr(C, align(4096))]
 struct BufferSlots([UnsafeCell<BufRingEntry>; SLOTS as usize]);
 
-/// Buffers that the kernel may take, in this order.
+/// Buffers that the kernel may take, in order.
 pub struct Provided {
     slots: Box<BufferSlots>,
     tail: u16,
-    /// Buffers that it has not taken.
+    /// Buffers that the kernel has not taken.
     count: u16,
 }
 
 impl Provided {
     pub fn register(ring: &IoUring) -> io::Result<Self> {
-        // SAFETY: slots are numbers, and any are valid.
+        // SAFETY: slots consist of integers, for which zero is valid.
         let slots: Box<BufferSlots> = unsafe { Box::new_zeroed().assume_init() };
         let at = (&raw const *slots) as u64;
-        // SAFETY: it stays at this address until the ring is dropped, which is before this is.
+        // SAFETY: the slots stay at this address until they are dropped, after the ring.
         unsafe { ring.submitter().register_buf_ring_with_flags(at, SLOTS, GROUP, 0) }?;
         Ok(Self { slots, tail: 0, count: 0 })
     }
@@ -45,10 +45,10 @@ impl Provided {
         self.count < SLOTS
     }
 
-    /// Adds a buffer, which the kernel sees when it is published.
+    /// Adds a buffer. The kernel sees it after [`publish`](Self::publish).
     pub fn push(&mut self, at: u64, len: u32, number: u16) {
         let slot = self.slots.0[usize::from(self.tail % SLOTS)].get();
-        // SAFETY: there is room, so the kernel does not look at this slot.
+        // SAFETY: there is room, so the kernel does not read this slot.
         let slot = unsafe { &mut *slot };
         slot.set_addr(at);
         slot.set_len(len);
@@ -60,12 +60,12 @@ impl Provided {
     pub fn publish(&self) {
         // SAFETY: this is the first slot, which was initialised.
         let tail = unsafe { BufRingEntry::tail(self.slots.0[0].get()) };
-        // SAFETY: it is aligned, lives as long as the slots, and is written here alone.
+        // SAFETY: the tail is aligned and lives as long as the slots; only this function writes it.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        tail.store(self.tail, Ordering::Release); // the kernel reads the slots after it
+        tail.store(self.tail, Ordering::Release); // the kernel reads the tail before the slots
     }
 
-    /// The kernel took one.
+    /// Counts a buffer that the kernel took.
     pub fn took(&mut self) {
         self.count -= 1;
     }

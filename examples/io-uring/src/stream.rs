@@ -1,4 +1,4 @@
-//! What is sent, and how it is checked: every byte follows from its connection and its place.
+//! Sends and checks streams. Each byte depends only on its connection and its offset.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -11,13 +11,13 @@ use lab::{Error, ticks};
 
 use crate::buffers::Buffer;
 
-/// Threads that check.
+/// Number of checking threads.
 const CHECKERS: usize = 3;
-/// Bytes of one write.
+/// Bytes per write.
 const BLOCK: usize = 64 << 10;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Writes what belongs at this place of a connection's stream.
+/// Writes the bytes at this offset of a connection's stream.
 fn write_stream(connection: u64, offset: u64, into: &mut [u8]) {
     let word = |at: u64| (at ^ connection << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     let skip = (offset % 8) as usize;
@@ -30,13 +30,13 @@ fn write_stream(connection: u64, offset: u64, into: &mut [u8]) {
 
 type Senders = Vec<JoinHandle<io::Result<()>>>;
 
-/// Connects so often over loopback; a thread sends so many bytes into each, and ends it.
+/// Opens connections over loopback. A thread per connection sends `bytes` bytes and shuts it down.
 pub fn connect(connections: usize, bytes: u64) -> io::Result<(Senders, Vec<TcpStream>)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut both = (Vec::new(), Vec::new());
     for connection in 0..connections as u64 {
         let mut sender = TcpStream::connect(listener.local_addr()?)?;
-        sender.set_write_timeout(Some(PATIENCE))?;
+        sender.set_write_timeout(Some(TIMEOUT))?;
         both.1.push(listener.accept()?.0);
         both.0.push(thread::spawn(move || {
             let (mut block, mut sent) = (vec![0; BLOCK], 0);
@@ -52,7 +52,7 @@ pub fn connect(connections: usize, bytes: u64) -> io::Result<(Senders, Vec<TcpSt
     Ok(both)
 }
 
-/// Bytes of a stream, and where they are of.
+/// Received bytes, and their place in a stream.
 pub struct Chunk {
     pub connection: u64,
     pub offset: u64,
@@ -60,16 +60,16 @@ pub struct Chunk {
     pub buffer: Buffer,
 }
 
-/// What the threads saw, all together.
+/// Totals of the checking threads.
 #[derive(Default)]
 pub struct Checked {
     pub good: u64,
     pub wrong: u64,
-    /// Ticks spent on giving buffers back.
+    /// Ticks spent on returning buffers.
     pub ticks: u64,
 }
 
-/// Threads that check what arrives, and give its buffers back.
+/// Threads that check received bytes and return the buffers.
 pub struct Checkers {
     queues: Vec<Sender<Chunk>>,
     threads: Vec<JoinHandle<Checked>>,
@@ -86,10 +86,10 @@ impl Checkers {
         Self { queues, threads, next: AtomicUsize::new(0) }
     }
 
-    /// Hands a chunk to one of them.
+    /// Passes a chunk to one of the threads.
     pub fn check(&self, chunk: Chunk) -> Result<(), Error> {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % CHECKERS;
-        self.queues[next].send(chunk).map_err(|_| "a checker ended early".into())
+        self.queues[next].send(chunk).map_err(|_| "a checker exited early".into())
     }
 
     pub fn join(self) -> Result<Checked, Error> {
@@ -110,7 +110,7 @@ fn check(chunks: &Receiver<Chunk>) -> Checked {
         let is_good = buffer.bytes()[..len] == expected[..len];
         *if is_good { &mut seen.good } else { &mut seen.wrong } += len as u64;
         let start = ticks();
-        buffer.give_back();
+        buffer.free();
         seen.ticks += ticks() - start;
     }
     seen

@@ -1,4 +1,4 @@
-//! A host that asks an example, which answers UDP packets on an interface.
+//! A host that sends UDP packets to an example and checks the answers.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use pagepool_lab::FrameSocket;
 use pagepool_link::{LinkInfo, Mac, LinkError, TwoHosts, TwoHostsParams};
 
-use crate::{Error, Missing};
+use crate::{Error, Skip};
 
-/// How long nothing may be answered.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Packets to port 7 that are to be answered.
+/// Longest time without an answer.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Packets to port 7 that the example must answer.
 const ANSWERS: usize = 200;
-/// Bytes of a packet.
+/// Bytes per packet.
 const SIZE: usize = 60;
 
-/// Ends the example.
+/// Kills the example on drop.
 struct Example(Child);
 
 impl Drop for Example {
@@ -27,25 +27,25 @@ impl Drop for Example {
     }
 }
 
-/// Starts a program in a network namespace, with `near0` and then `arguments`; asks it by UDP, at port 7 and
-/// port 9 in turn, until 200 packets to port 7 were answered, each once and as it was sent. Gives how many
-/// packets to port 9 were answered.
+/// Starts a program in a network namespace, with `near0` and then `arguments`. Sends it UDP packets to port 7
+/// and port 9, alternately, until it has answered 200 packets to port 7, each once and unchanged. Returns how
+/// many packets to port 9 it answered.
 pub fn ask(program: &Path, arguments: &[&str]) -> Result<usize, Error> {
-    let hosts = TwoHosts::new(&TwoHostsParams::default()).map_err(unless_missing)?;
+    let hosts = TwoHosts::new(&TwoHostsParams::default()).map_err(skip_or_fail)?;
     let mut command = Command::new(program);
     command.arg(&hosts.near[0].name).args(arguments);
-    // A child is where the thread is that starts it.
+    // A child inherits the namespace of the thread that starts it.
     let mut example = Example(hosts.run_between(move || command.spawn())?);
     let (socket, macs) = (FrameSocket::of(&hosts.a)?, [mac(&hosts.a.link)?, mac(&hosts.near[0])?]);
     let (mut answered, mut number, mut last) = ([BTreeSet::new(), BTreeSet::new()], 0, Instant::now());
     while answered[0].len() < ANSWERS {
         if let Some(status) = example.0.try_wait()? {
-            return Err(format!("the example ended: {status}").into());
+            return Err(format!("the example exited: {status}").into());
         }
-        if last.elapsed() > PATIENCE {
-            return Err(format!("{} of {ANSWERS} packets were answered", answered[0].len()).into());
+        if last.elapsed() > TIMEOUT {
+            return Err(format!("only {} of {ANSWERS} packets were answered", answered[0].len()).into());
         }
-        // Not answered before the example has opened its device, and lost where there is no room.
+        // The example answers once it has opened its device. A full queue drops the packet.
         let _ = socket.send(&question(macs, number))?;
         number += 1;
         socket.wait(Duration::from_millis(1));
@@ -59,15 +59,15 @@ pub fn ask(program: &Path, arguments: &[&str]) -> Result<usize, Error> {
     Ok(answered[1].len())
 }
 
-fn unless_missing(error: LinkError) -> Error {
-    if error.is_permission() { Missing(error.to_string()).into() } else { error.into() }
+fn skip_or_fail(error: LinkError) -> Error {
+    if error.is_permission() { Skip(error.to_string()).into() } else { error.into() }
 }
 
 fn mac(link: &LinkInfo) -> Result<Mac, Error> {
-    link.mac.ok_or_else(|| format!("{} has a MAC address", link.name).into())
+    link.mac.ok_or_else(|| format!("{} has no MAC address", link.name).into())
 }
 
-/// The packet with a number: even ones go to port 7, odd ones to port 9.
+/// The packet with this number. Even numbers go to port 7, odd numbers to port 9.
 fn question([from, to]: [Mac; 2], number: u32) -> [u8; SIZE] {
     let mut packet = [0; SIZE];
     packet[..6].copy_from_slice(&to.0);
@@ -79,7 +79,7 @@ fn question([from, to]: [Mac; 2], number: u32) -> [u8; SIZE] {
     packet
 }
 
-/// The number of the next packet that was answered; an error for one that is no answer.
+/// The number of the next answered packet. Fails on a packet that is not an answer.
 fn answer(socket: &FrameSocket, macs: [Mac; 2]) -> Result<Option<u32>, Error> {
     let mut packet = [0; SIZE];
     if socket.receive(&mut packet)?.is_none() {
@@ -92,7 +92,7 @@ fn answer(socket: &FrameSocket, macs: [Mac; 2]) -> Result<Option<u32>, Error> {
         head[one..one + len].swap_with_slice(&mut tail[..len]);
     }
     if packet != expected {
-        return Err(format!("{packet:02x?} is no answer").into());
+        return Err(format!("{packet:02x?} is not an answer").into());
     }
     Ok(Some(number))
 }

@@ -1,8 +1,8 @@
-//! What the Rust examples need and none of them is about.
+//! Shared parts of the Rust examples.
 //!
-//! [`main`] reads the options, runs an example once, or several times with each allocator in turn, and says
-//! what came of it. [`wire`] has the two hosts that a forwarder stands between, [`echo`] a host that asks one
-//! that answers. [`ticks`] is the clock.
+//! [`main`] reads the options, runs an example once, or several times with each allocator, and prints the
+//! outcome. [`wire`] contains the two hosts around a forwarder, [`echo`] a host that checks the answers of an
+//! example. [`ticks`] is the clock.
 
 mod clock;
 pub mod echo;
@@ -12,40 +12,40 @@ pub mod wire;
 use std::process::ExitCode;
 
 pub use clock::ticks;
-pub use outcome::{Missing, Outcome};
+pub use outcome::{Outcome, Skip};
 
-/// What can go wrong in an example; it may have to go to another thread.
+/// An error in an example. It can move between threads.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Who gives out the buffers.
+/// Where buffers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocator {
-    /// pagepool.
+    /// A pool.
     Pool,
-    /// What programs of the kind have by themselves.
+    /// The usual allocator of such programs.
     Own,
 }
 
-/// What an example is asked to do.
+/// Options of an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Who gives out the buffers.
+    /// Where buffers come from.
     pub allocator: Allocator,
-    /// How many packets, or how many buffers' worth of bytes.
+    /// How many packets to move, or how many buffers' worth of bytes.
     pub count: u64,
 }
 
 const USAGE: &str = "options: [--allocator pool|own] [--count N] [--compare RUNS]";
 
-/// Runs an example as the command line says: `--allocator pool|own`, `--count N`, and `--compare RUNS`, which
-/// runs it so often with each allocator in turn and gives medians.
+/// Runs an example with the options of the command line: `--allocator pool|own`, `--count N`, and
+/// `--compare RUNS`, which runs it RUNS times with each allocator, alternately, and prints medians.
 ///
-/// It fails if anything is missing, changed, or not home at the end. Where it cannot run it prints a line
-/// that begins with `SKIP` and succeeds.
+/// Fails if data is missing or changed, or if a buffer has not returned. If the example cannot run here,
+/// prints a line that begins with `SKIP` and succeeds.
 pub fn main(name: &str, count: u64, run: fn(&Options) -> Result<Outcome, Error>) -> ExitCode {
     match try_main(count, run) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<Missing>() => {
+        Err(error) if error.is::<Skip>() => {
             println!("SKIP {name}: {error}");
             ExitCode::SUCCESS
         }
@@ -58,22 +58,22 @@ pub fn main(name: &str, count: u64, run: fn(&Options) -> Result<Outcome, Error>)
 
 fn try_main(count: u64, run: fn(&Options) -> Result<Outcome, Error>) -> Result<(), Error> {
     let (options, compare) = parse(count)?;
-    let of = |allocator| -> Result<Outcome, Error> {
+    let run_with = |allocator| -> Result<Outcome, Error> {
         let outcome = run(&Options { allocator, ..options })?;
         println!("{}: {outcome}", name_of(allocator));
-        if outcome.is_whole() {
+        if outcome.is_complete() {
             Ok(outcome)
         } else {
-            Err("not all arrived as it was, or not all is home".into())
+            Err("data is missing or wrong, or a buffer has not returned".into())
         }
     };
     if compare == 0 {
-        return of(options.allocator).map(drop);
+        return run_with(options.allocator).map(drop);
     }
     let (mut pool, mut own) = (Vec::new(), Vec::new());
     for _ in 0..compare {
-        pool.push(of(Allocator::Pool)?);
-        own.push(of(Allocator::Own)?);
+        pool.push(run_with(Allocator::Pool)?);
+        own.push(run_with(Allocator::Own)?);
     }
     println!("median [least to most] of {compare} runs each");
     println!("pool: {}", outcome::medians(&pool));

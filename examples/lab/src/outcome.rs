@@ -1,67 +1,67 @@
-//! What came of a run, and of several.
+//! The outcome of a run, and medians over several.
 
 use std::fmt;
 
-/// The example cannot run here: why.
+/// Why the example cannot run here.
 #[derive(Debug)]
-pub struct Missing(pub String);
+pub struct Skip(pub String);
 
-impl fmt::Display for Missing {
+impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Missing {}
+impl std::error::Error for Skip {}
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What moved: packets, bytes.
+    /// The unit: packets or bytes.
     pub what: &'static str,
-    /// How many arrived, each once and as it was sent.
+    /// How many arrived once and unchanged.
     pub moved: u64,
     /// How many did not arrive.
     pub missing: u64,
-    /// How many arrived that were changed, or that had arrived before.
+    /// How many arrived changed, or again.
     pub wrong: u64,
-    /// Buffers there are.
+    /// Number of buffers.
     pub buffers: u64,
-    /// Buffers that are free again at the end.
-    pub home: u64,
-    /// What it cost: of what, and how many ticks each.
+    /// Buffers that are free at the end.
+    pub returned: u64,
+    /// Costs: a label, and ticks per unit.
     pub cost: Vec<(&'static str, f64)>,
-    /// What else happened, and how often.
+    /// Other events, and how often they happened.
     pub events: Vec<(&'static str, u64)>,
 }
 
 impl Outcome {
-    /// Whether all arrived, and all buffers are home.
-    pub fn is_whole(&self) -> bool {
-        (self.missing, self.wrong, self.home) == (0, 0, self.buffers)
+    /// Whether all data arrived and all buffers returned.
+    pub fn is_complete(&self) -> bool {
+        (self.missing, self.wrong, self.returned) == (0, 0, self.buffers)
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, moved, missing, wrong, buffers, home, cost, events } = self;
+        let Self { what, moved, missing, wrong, buffers, returned, cost, events } = self;
         write!(
             f,
-            "{moved} {what} moved, {missing} missing, {wrong} wrong, {home} of {buffers} buffers home"
+            "{moved} {what} moved, {missing} missing, {wrong} wrong, {returned} of {buffers} buffers returned"
         )?;
         events.iter().try_for_each(|(name, count)| write!(f, ", {name} {count}"))?;
-        cost.iter().try_for_each(|(of, ticks)| write!(f, "; {of} {ticks:.1}"))
+        cost.iter().try_for_each(|(label, ticks)| write!(f, "; {label} {ticks:.1}"))
     }
 }
 
-/// The medians of each cost, with the least and the most.
+/// The median, the least and the most of each cost.
 pub(crate) fn medians(outcomes: &[Outcome]) -> String {
     let names = outcomes.first().map_or(&[][..], |outcome| &outcome.cost);
-    let of = |at: usize| {
+    let summary = |at: usize| {
         let mut all: Vec<f64> = outcomes.iter().map(|outcome| outcome.cost[at].1).collect();
         all.sort_by(f64::total_cmp);
         let (least, median, most) = (all[0], all[all.len() / 2], all[all.len() - 1]);
         format!("{} {median:.1} [{least:.1} to {most:.1}]", names[at].0)
     };
-    (0..names.len()).map(of).collect::<Vec<_>>().join("; ")
+    (0..names.len()).map(summary).collect::<Vec<_>>().join("; ")
 }

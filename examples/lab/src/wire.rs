@@ -4,8 +4,8 @@
 //!   host a ─── far0 ═══ near0 ── the forwarder ── near1 ═══ far1 ─── host b
 //! ```
 //!
-//! Each host has at most [`WINDOW`] frames on the way, which is less than any queue on it holds: so none may
-//! get lost, however busy the machine is.
+//! Each host has at most [`WINDOW`] frames in flight. Every queue holds more, so no frame can be lost,
+//! however busy the machine is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,52 +16,52 @@ use pagepool_lab::{FrameBatch, FrameSocket};
 use pagepool_link::{LinkInfo, LinkError, Host, TwoHosts, TwoHostsParams};
 use pagepool_net::{Arrival, NumberedFrames, Tally};
 
-use crate::{Allocator, Error, Missing, Options, Outcome, ticks};
+use crate::{Allocator, Error, Options, Outcome, Skip, ticks};
 
-/// Frames that a host has on the way at most; a veth's queue has room for 256.
+/// Most frames in flight per host; a veth's queue holds 256.
 pub const WINDOW: u64 = 128;
-/// Bytes of a frame.
+/// Bytes per frame.
 const SIZE: usize = 256;
-/// Frames of one system call.
+/// Frames per system call.
 const BATCH: usize = 64;
-/// How long nothing may arrive.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time without an arrival.
+const TIMEOUT: Duration = Duration::from_secs(20);
 const NAP: Duration = Duration::from_micros(20);
 
-/// What stands between the hosts. It stays on one thread.
+/// A forwarder between the hosts. It stays on one thread.
 pub trait Forwarder: Sized {
     /// Opens both interfaces, in their network namespace.
     fn open(interfaces: [&str; 2], allocator: Allocator) -> Result<Self, Error>;
 
-    /// Moves what is there; says whether there was anything to do.
+    /// Moves the frames that are ready. Returns whether there were any.
     fn poll(&mut self) -> Result<bool, Error>;
 
-    /// Closes both interfaces, and sees to it that all buffers come home.
+    /// Closes both interfaces and returns all buffers.
     fn close(self) -> Result<Closed, Error>;
 }
 
-/// What a forwarder says at its end.
+/// What a forwarder reports when it closes.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed {
-    /// Buffers there are.
+    /// Number of buffers.
     pub buffers: u64,
-    /// Buffers that are free again.
-    pub home: u64,
-    /// Ticks spent on taking buffers and putting them on fill rings, and on taking them off completion rings
-    /// and giving them back.
+    /// Buffers that are free at the end.
+    pub returned: u64,
+    /// Ticks spent on moving buffers from the allocator to fill rings, and from completion rings back to the
+    /// allocator.
     pub allocator_ticks: u64,
 }
 
-/// Has a forwarder move `count` packets each way.
+/// Makes a forwarder move `options.count` packets each way.
 pub fn forward<F: Forwarder>(options: &Options) -> Result<Outcome, Error> {
-    let hosts = TwoHosts::new(&TwoHostsParams::default()).map_err(|error| unless_missing(&error))?;
-    let between = hosts.between.as_ref().ok_or("the hosts were asked for a namespace between them")?;
+    let hosts = TwoHosts::new(&TwoHostsParams::default()).map_err(|error| skip_or_fail(&error))?;
+    let between = hosts.between.as_ref().ok_or("there is no namespace between the hosts")?;
     let names = hosts.near.each_ref().map(|link| link.name.clone());
     let (stop, (ready, is_ready)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
     let (until, allocator) = (stop.clone(), options.allocator);
     let thread = between.spawn("forwarder", move || {
         let forwarder = F::open(names.each_ref().map(String::as_str), allocator)?;
-        let _ = ready.send(()); // whoever waits sees the thread's end otherwise
+        let _ = ready.send(()); // without it, `recv` fails when the thread exits
         poll(forwarder, &until)
     })?;
     let mut ends =
@@ -74,11 +74,11 @@ pub fn forward<F: Forwarder>(options: &Options) -> Result<Outcome, Error> {
     Ok(outcome(&ends, options, closed, ticks))
 }
 
-fn unless_missing(error: &LinkError) -> Error {
-    if error.is_permission() { Missing(error.to_string()).into() } else { error.to_string().into() }
+fn skip_or_fail(error: &LinkError) -> Error {
+    if error.is_permission() { Skip(error.to_string()).into() } else { error.to_string().into() }
 }
 
-/// Polls to the end; gives the ticks of rounds in which there was something to do.
+/// Polls until `until` is set. Also returns the ticks of the rounds that moved frames.
 fn poll(mut forwarder: impl Forwarder, until: &AtomicBool) -> Result<(Closed, u64), Error> {
     let mut busy = 0;
     while !until.load(Ordering::Relaxed) {
@@ -86,13 +86,13 @@ fn poll(mut forwarder: impl Forwarder, until: &AtomicBool) -> Result<(Closed, u6
         if forwarder.poll()? {
             busy += ticks() - start;
         } else {
-            thread::sleep(NAP); // one that has better to do sleeps on its sockets
+            thread::sleep(NAP); // a real program would sleep on its sockets
         }
     }
     Ok((forwarder.close()?, busy))
 }
 
-/// A host: what it sends, and what of the other's frames arrived.
+/// A host: what it sends, and which frames of the other host arrived.
 struct End {
     socket: FrameSocket,
     frames: NumberedFrames,
@@ -110,7 +110,7 @@ impl End {
         Ok(Self { socket, frames, bytes, sent: 0, batch, tally })
     }
 
-    /// Sends as many as may be on the way.
+    /// Sends frames until the window is full.
     fn send(&mut self, arrived: u64, count: u64) -> Result<(), Error> {
         let free = (arrived + WINDOW).min(count).saturating_sub(self.sent).min(BATCH as u64);
         let bytes = &mut self.bytes[..SIZE * free as usize];
@@ -123,7 +123,7 @@ impl End {
         Ok(())
     }
 
-    /// Accounts for what arrived; says whether anything did.
+    /// Counts the frames that arrived. Returns whether a good one did.
     fn receive(&mut self) -> Result<bool, Error> {
         let some = self.socket.receive_many(&mut self.batch)? > 0;
         let good = |arrival| matches!(arrival, Arrival::Good(_));
@@ -133,7 +133,7 @@ impl End {
 
 fn exchange(ends: &mut [End; 2], count: u64) -> Result<(), Error> {
     let mut last = Instant::now();
-    while ends.iter().any(|end| end.tally.good < count) && last.elapsed() < PATIENCE {
+    while ends.iter().any(|end| end.tally.good < count) && last.elapsed() < TIMEOUT {
         let arrived = [ends[1].tally.good, ends[0].tally.good];
         for (end, arrived) in ends.iter_mut().zip(arrived) {
             end.send(arrived, count)?;
@@ -149,21 +149,21 @@ fn exchange(ends: &mut [End; 2], count: u64) -> Result<(), Error> {
 }
 
 fn outcome(ends: &[End; 2], options: &Options, closed: Closed, ticks: u64) -> Outcome {
-    let sum = |of: fn(&Tally) -> u64| ends.iter().map(|end| of(&end.tally)).sum();
+    let sum = |field: fn(&Tally) -> u64| ends.iter().map(|end| field(&end.tally)).sum();
     let (moved, wrong): (u64, _) = (sum(|t| t.good), sum(|t| t.again + t.beyond + t.corrupt));
     let each = |ticks: u64| ticks as f64 / moved.max(1) as f64;
     let cost = vec![
         ("fill and completion, cycles per packet", each(closed.allocator_ticks)),
         ("all work of the thread", each(ticks)),
     ];
-    let (buffers, home) = (closed.buffers, closed.home);
+    let (buffers, returned) = (closed.buffers, closed.returned);
     Outcome {
         what: "packets",
         moved,
         missing: 2 * options.count - moved,
         wrong,
         buffers,
-        home,
+        returned,
         cost,
         events: vec![],
     }

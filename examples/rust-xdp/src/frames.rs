@@ -1,4 +1,4 @@
-//! Where frames come from that are on no ring: the choice that this example is about.
+//! Free frames: those of a pool, or the UMEM's own list.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,51 +8,51 @@ use xdp::libc::xdp::XDP_PACKET_HEADROOM;
 use xdp::{CompletionRing, WakableFillRing};
 use xdp::{Packet, Umem};
 
-/// Frames that are free.
+/// Free frames.
 pub enum Frames {
     Pool(PoolFrames),
-    /// The list that a UMEM of this crate has.
+    /// The UMEM's own list.
     Own(Umem),
 }
 
 /// Frames of a pool.
 pub struct PoolFrames {
     pool: Bound,
-    home: PoolRef,
-    /// The pool keeps it too. Nobody else locks it while this thread works.
+    pool_ref: PoolRef,
+    /// The pool keeps the UMEM too. No other thread locks it while this one works.
     umem: Arc<Mutex<Umem>>,
-    /// Address of its first byte.
+    /// Address of the UMEM's first byte.
     base: usize,
-    /// The crate's handle of each page that is on no ring, in their order.
+    /// The crate's handle for each page that is on no ring, by page number.
     packets: Vec<Option<Packet>>,
 }
 
 impl Frames {
-    /// A pool over the memory of a UMEM of which no frame was given out.
+    /// A pool over the memory of a UMEM with no frame in use.
     pub fn from_pool(mut umem: Umem) -> Result<Self, lab::Error> {
-        // SAFETY: a packet has no life of its own; it is used while the UMEM is there.
+        // SAFETY: the packets are used only while the UMEM exists.
         let packets: Vec<_> = (0..umem.capacity()).map(|_| unsafe { umem.alloc() }).collect();
-        let start = packets.first().and_then(Option::as_ref).ok_or("a UMEM has frames")?.as_ptr();
+        let start = packets.first().and_then(Option::as_ref).ok_or("the UMEM has no frames")?.as_ptr();
         let base = start.wrapping_sub(XDP_PACKET_HEADROOM as usize).cast_mut();
         let (umem, len) = (Arc::new(Mutex::new(umem)), packets.len() * PAGE_SIZE);
-        // SAFETY: the UMEM is so many zeroed pages from there, which stay where they are while it lives. Its
-        // frames are reached through the pool alone.
+        // SAFETY: the UMEM is `len` zeroed bytes at `base`, which do not move while it lives. Its frames are
+        // reached only through the pool.
         let arena = unsafe { Arena::over_owned_memory(umem.clone(), base, len, ArenaParams::default()) }?;
         let domains: Vec<Arc<dyn pagepool::DmaDomain>> = vec![Arc::new(OffsetDomain::new("umem"))];
         let pool = Pool::new(PoolParams { domains, ..Default::default() }, arena)?.bind();
-        Ok(Self::Pool(PoolFrames { home: pool.handle(), pool, umem, base: base as usize, packets }))
+        Ok(Self::Pool(PoolFrames { pool_ref: pool.handle(), pool, umem, base: base as usize, packets }))
     }
 
-    /// Puts up to so many frames, 64 at most, onto a fill ring that has room for them; says how many.
+    /// Puts up to `count` frames, 64 at most, onto a fill ring with room for them. Returns how many.
     pub fn fill(&mut self, ring: &mut WakableFillRing, count: usize) -> io::Result<usize> {
         match self {
             Self::Pool(frames) => frames.fill(ring, count),
-            // SAFETY: the ring is that of a socket which has this UMEM.
+            // SAFETY: the ring belongs to a socket of this UMEM.
             Self::Own(umem) => unsafe { ring.enqueue(umem, count, false) },
         }
     }
 
-    /// Takes up to so many frames off a completion ring, and home; says how many.
+    /// Frees up to `count` frames from a completion ring. Returns how many.
     pub fn complete(&mut self, ring: &mut CompletionRing, count: usize) -> usize {
         match self {
             Self::Pool(frames) => frames.complete(ring, count),
@@ -60,15 +60,15 @@ impl Frames {
         }
     }
 
-    /// Gives back a frame that is not sent.
-    pub fn give(&mut self, packet: Packet) {
+    /// Frees a frame that was not sent.
+    pub fn free(&mut self, packet: Packet) {
         match self {
-            Self::Pool(PoolFrames { home, base, packets, .. }) => put(home, *base, packets, packet),
+            Self::Pool(PoolFrames { pool_ref, base, packets, .. }) => put(pool_ref, *base, packets, packet),
             Self::Own(umem) => umem.free_packet(packet),
         }
     }
 
-    /// Runs something that needs the UMEM, but not its list.
+    /// Runs `work`, which needs the UMEM but not the UMEM's list.
     pub fn with_umem<T>(&self, work: impl FnOnce(&Umem) -> T) -> T {
         match self {
             Self::Pool(frames) => work(&lock(&frames.umem)),
@@ -76,7 +76,7 @@ impl Frames {
         }
     }
 
-    /// Ends it, when the sockets are closed; gives how many frames are home. So many were on their rings.
+    /// Call this once the sockets are closed; `on_rings` frames were on rings. Returns how many are free.
     pub fn close(self, on_rings: usize) -> Result<u64, String> {
         match self {
             Self::Pool(frames) => frames.close(on_rings),
@@ -89,11 +89,12 @@ fn lock(umem: &Mutex<Umem>) -> MutexGuard<'_, Umem> {
     umem.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A page comes home. The address may lie anywhere in it: packets begin after the headroom.
-fn put(home: &PoolRef, base: usize, packets: &mut [Option<Packet>], packet: Packet) {
+/// Returns a page to the pool, by any address in the page: packets begin after the headroom.
+fn put(pool: &PoolRef, base: usize, packets: &mut [Option<Packet>], packet: Packet) {
     let offset = packet.as_ptr() as usize - base;
     packets[offset / PAGE_SIZE] = Some(packet);
-    drop(home.from_raw(DeviceAddr(offset as u64))); // what is not out is refused, and counts as missing
+    // The pool refuses a page that is not out, which then counts as missing.
+    drop(pool.from_raw(DeviceAddr(offset as u64)));
 }
 
 impl PoolFrames {
@@ -101,10 +102,10 @@ impl PoolFrames {
         let (mut batch, mut umem) = (self.pool.alloc_batch(count), lock(&self.umem));
         while let Some(raw) = batch.pop().and_then(|buffer| buffer.into_raw().ok()) {
             let packet = self.packets[raw.addr.0 as usize / PAGE_SIZE].take();
-            umem.free_packet(packet.expect("a page that the pool gave is on no ring"));
+            umem.free_packet(packet.expect("an allocated page is on no ring"));
         }
         let count = umem.allocatable();
-        // SAFETY: the ring is that of a socket which has this UMEM.
+        // SAFETY: the ring belongs to a socket of this UMEM.
         unsafe { ring.enqueue(&mut umem, count, false) }
     }
 
@@ -113,25 +114,25 @@ impl PoolFrames {
         let count = ring.dequeue(&mut umem, count);
         for _ in 0..count {
             // SAFETY: as in `from_pool`.
-            let packet = unsafe { umem.alloc() }.expect("as many as the ring had");
-            put(&self.home, self.base, &mut self.packets, packet);
+            let packet = unsafe { umem.alloc() }.expect("the ring returned that many");
+            put(&self.pool_ref, self.base, &mut self.packets, packet);
         }
         count
     }
 
-    /// The pool knows which pages are out: those that were on the rings come back by their addresses.
+    /// The pool refuses pages that are not out, so it accepts exactly those that were on the rings.
     fn close(self, on_rings: usize) -> Result<u64, String> {
         let addresses = (0..self.packets.len()).map(|page| DeviceAddr((page * PAGE_SIZE) as u64));
-        let back = addresses.filter(|&addr| self.home.from_raw(addr).is_ok()).count();
-        if back != on_rings {
-            return Err(format!("{on_rings} frames were on rings, and the pool had {back} out"));
+        let returned = addresses.filter(|&addr| self.pool_ref.from_raw(addr).is_ok()).count();
+        if returned != on_rings {
+            return Err(format!("{on_rings} frames were on rings, but {returned} were out"));
         }
         let out = self.pool.inflight().out;
         let ended = self.pool.destroy().is_complete();
         if ended == (out == 0) {
             Ok(self.packets.len() as u64 - out)
         } else {
-            Err("a pool ends when all is home".into())
+            Err("the pool must end when its last buffer returns".into())
         }
     }
 }

@@ -1,13 +1,12 @@
-//! A forwarder by the crate xdp, whose frames come from a pool of pagepool.
+//! A forwarder with the crate xdp, whose frames come from a pool.
 //!
-//! The memory is the crate's: `Umem::map` maps it, and nothing else can be given to it. And its fill and
-//! completion rings take addresses from the UMEM's own list of free frames and put them there. So the pool
-//! goes over the UMEM's memory, and keeps it until its last page is home; and the list is empty but within a
-//! call of [`Frames`], where frames pass through it on their way from the pool to a fill ring, or from a
-//! completion ring to the pool.
+//! The crate accepts only the memory that `Umem::map` maps. Its fill and completion rings use only the
+//! UMEM's own list of free frames. So the pool lies over the UMEM's memory, and keeps it until the last page
+//! returns. The list is empty except within a call to [`Frames`]. There, frames pass through the list, from
+//! the pool to a fill ring or from a completion ring to the pool.
 //!
-//! The crate shares no UMEM between sockets, but may register its memory with each: so offsets mean the same
-//! to both.
+//! The crate cannot share a UMEM between sockets. It can register the memory with each socket, so an offset
+//! means the same page to both.
 
 mod frames;
 
@@ -26,34 +25,34 @@ use xdp::socket::{PollTimeout, XdpSocket, XdpSocketBuilder};
 use xdp::umem::{Umem, UmemCfgBuilder};
 use xdp::{RingConfigBuilder, WakableRings};
 
-/// Frames of the UMEM.
+/// Frames in the UMEM.
 const FRAMES: u32 = 4096;
 /// Slots of each ring: the crate's default.
 const RING: usize = 2048;
-/// Packets of one round.
+/// Packets per round.
 const BATCH: usize = 64;
 
 fn main() -> ExitCode {
-    lab::main("xdp", 200_000, lab::wire::forward::<Between>)
+    lab::main("xdp", 200_000, lab::wire::forward::<TwoPorts>)
 }
 
-/// One interface: its socket, the rings of that, and how many frames they have.
+/// One interface: its socket, the socket's rings, and how many frames they hold.
 struct Port {
     rings: WakableRings,
     /// Frames on the fill ring or the receive ring.
     receiving: usize,
     /// Frames on the transmit ring or the completion ring.
     sending: usize,
-    /// Behind the rings, which use it.
+    /// Dropped after the rings, which use it.
     socket: XdpSocket,
-    /// The XDP program that gives the socket its packets.
+    /// The XDP program that redirects packets to the socket.
     _redirect: Arc<Redirect>,
 }
 
 impl Port {
     fn open(interface: &str, umem: &Umem) -> Result<Self, Error> {
         let name = std::ffi::CString::new(interface)?;
-        let index = NicIndex::lookup_by_name(&name)?.ok_or("the interface is there")?;
+        let index = NicIndex::lookup_by_name(&name)?.ok_or("no such interface")?;
         let mut socket = XdpSocketBuilder::new()?;
         let (rings, mut flags) = socket.build_wakable_rings(umem, RingConfigBuilder::default().build()?)?;
         flags.force_copy();
@@ -64,14 +63,14 @@ impl Port {
         Ok(Self { rings, receiving: 0, sending: 0, socket, _redirect: redirect })
     }
 
-    /// What was sent goes home; says how many.
+    /// Frees sent frames. Returns how many.
     fn complete(&mut self, frames: &mut Frames) -> usize {
         let count = frames.complete(&mut self.rings.completion_ring, BATCH);
         self.sending -= count;
         count
     }
 
-    /// Frames for what is to come; says how many.
+    /// Refills the fill ring. Returns the number of frames.
     fn refill(&mut self, frames: &mut Frames) -> Result<usize, Error> {
         let count = frames.fill(&mut self.rings.fill_ring, (RING - self.receiving).min(BATCH))?;
         self.receiving += count;
@@ -80,23 +79,23 @@ impl Port {
 
     fn receive(&mut self, umem: &Umem, batch: &mut HeapSlab) -> usize {
         let Some(ring) = &mut self.rings.rx_ring else { return 0 };
-        // SAFETY: the packets go onto a ring or back, and the UMEM outlives both.
+        // SAFETY: the packets go onto a ring or are freed, and the UMEM outlives both.
         let count = unsafe { ring.recv(umem, batch) };
         self.receiving -= count;
         count
     }
 
-    /// Sends what there is room for; the rest stays.
+    /// Sends the batch if the ring has room. The rest stays in the batch.
     fn transmit(&mut self, batch: &mut HeapSlab) -> Result<(), Error> {
         let Some(ring) = &mut self.rings.tx_ring else { return Ok(()) };
         if batch.len() <= RING - self.sending {
-            // SAFETY: the packets are of the UMEM that the socket has, and nobody else has them.
+            // SAFETY: the packets lie in the socket's UMEM, and nothing else uses them.
             self.sending += unsafe { ring.send(batch, false) }?;
         }
         self.flush()
     }
 
-    /// Has the kernel send what is on the transmit ring: polling does, at most 32 packets at a time.
+    /// Makes the kernel send from the transmit ring. A poll sends at most 32 packets.
     fn flush(&self) -> Result<(), Error> {
         if self.sending > 0 {
             self.socket.poll_write(PollTimeout::new(Some(Duration::ZERO)))?;
@@ -105,16 +104,16 @@ impl Port {
     }
 }
 
-/// Two ports over one UMEM: what one received the other sends, without a copy in user space.
-struct Between {
+/// Two ports over one UMEM. Each sends what the other received, without a copy in user space.
+struct TwoPorts {
     ports: [Port; 2],
     frames: Frames,
     batch: HeapSlab,
     allocator_ticks: u64,
 }
 
-impl Between {
-    /// One round at a port; what it received goes out by the other. Says whether there was anything to do.
+impl TwoPorts {
+    /// Polls one port and sends its packets through the other. Returns whether there was work.
     fn round(&mut self, from: usize) -> Result<bool, Error> {
         let Self { ports, frames, batch, allocator_ticks } = self;
         let [one, other] = ports;
@@ -125,13 +124,13 @@ impl Between {
         let count = frames.with_umem(|umem| from.receive(umem, batch));
         to.transmit(batch)?;
         while let Some(dropped) = batch.pop_back() {
-            frames.give(dropped);
+            frames.free(dropped);
         }
         Ok(count + done > 0)
     }
 }
 
-impl Forwarder for Between {
+impl Forwarder for TwoPorts {
     fn open(interfaces: [&str; 2], allocator: Allocator) -> Result<Self, Error> {
         let umem = Umem::map(UmemCfgBuilder { frame_count: FRAMES, ..Default::default() }.build()?)?;
         let [one, other] = interfaces;
@@ -162,8 +161,8 @@ impl Forwarder for Between {
             }
         }
         let on_rings = self.ports.iter().map(|port| port.receiving + port.sending).sum();
-        drop(self.ports); // closes the sockets: the frames that are still on their rings are ours again
-        let home = self.frames.close(on_rings)?;
-        Ok(Closed { buffers: FRAMES.into(), home, allocator_ticks: self.allocator_ticks })
+        drop(self.ports); // closes the sockets, which frees the frames on their rings
+        let returned = self.frames.close(on_rings)?;
+        Ok(Closed { buffers: FRAMES.into(), returned, allocator_ticks: self.allocator_ticks })
     }
 }

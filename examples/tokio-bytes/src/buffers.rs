@@ -1,4 +1,4 @@
-//! What packets are received into: the choice that this example is about.
+//! Buffers for received packets: pages of a pool, or `BytesMut`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,22 +10,22 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
 
-/// Pages there are: fewer than the tasks' queues hold, so that they may run out.
+/// Number of pages: fewer than the tasks' queues hold, so that they can run out.
 const PAGES: u64 = 32;
-/// Most bytes of a packet.
+/// Most bytes per packet.
 const ROOM: usize = 2048;
 
 /// Buffers for packets.
 pub enum Buffers {
     Pool(PoolBuffers),
-    /// Cut from larger ones that `BytesMut` allocates, and frees when all that was cut from them is gone.
+    /// Parts of larger buffers, which `BytesMut` allocates, and frees with their last part.
     Own(BytesMut),
 }
 
 /// Pages of a pool.
 pub struct PoolBuffers {
     pool: Bound,
-    /// Readable when a page is back after there was none.
+    /// Readable when a page returns to an empty pool.
     woken: AsyncFd<OwnedFd>,
     waits: u64,
     /// A page for the next packet.
@@ -33,20 +33,20 @@ pub struct PoolBuffers {
 }
 
 impl Buffers {
-    /// Within a runtime.
+    /// Call this within a runtime.
     pub fn new(allocator: Allocator) -> Result<Self, Error> {
         if allocator == Allocator::Own {
             return Ok(Self::Own(BytesMut::new()));
         }
         let arena = Arena::new(ArenaParams { max_bytes: PAGES << 12, ..Default::default() })?;
         let pool = Pool::new(PoolParams { wakeup: true, max_len: ROOM, ..Default::default() }, arena)?.bind();
-        let fd = pool.wake_fd().ok_or("the pool was asked for a descriptor")?.try_clone_to_owned()?;
-        // SAFETY: the descriptor is the `AsyncFd`'s own, and the same one until that is dropped.
+        let fd = pool.wake_fd().ok_or("the pool has no descriptor")?.try_clone_to_owned()?;
+        // SAFETY: the `AsyncFd` owns the descriptor, which does not change until it is dropped.
         let woken = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
         Ok(Self::Pool(PoolBuffers { pool, woken, waits: 0, next: None }))
     }
 
-    /// The next packet. Adds the ticks that were spent on its buffer.
+    /// Receives the next packet. Adds the ticks spent on its buffer to `spent`.
     pub async fn receive(&mut self, socket: &UdpSocket, spent: &mut u64) -> Result<Bytes, Error> {
         loop {
             let got = match self {
@@ -61,12 +61,12 @@ impl Buffers {
         }
     }
 
-    /// How often there was no buffer.
+    /// How often no buffer was free.
     pub fn waits(&self) -> u64 {
         if let Self::Pool(buffers) = self { buffers.waits } else { 0 }
     }
 
-    /// How many buffers there are, and how many of them are home.
+    /// The number of buffers, and how many of them are free.
     pub fn close(self) -> Result<(u64, u64), Error> {
         let Self::Pool(PoolBuffers { pool, next, .. }) = self else { return Ok((0, 0)) };
         drop(next);
@@ -75,7 +75,7 @@ impl Buffers {
         if ended == (out == 0) {
             Ok((PAGES, PAGES - out))
         } else {
-            Err("a pool ends when all is home".into())
+            Err("the pool must end when its last buffer returns".into())
         }
     }
 }
@@ -99,13 +99,13 @@ impl PoolBuffers {
         };
         let start = ticks();
         let offset = page.packet_offset();
-        let bytes = page.into_bytes(offset, len).expect("it was received into that room");
+        let bytes = page.into_bytes(offset, len).expect("the packet lies in the page");
         *spent += ticks() - start;
         Ok(bytes)
     }
 
-    /// Sleeps until a page is back. The signal is taken back before each attempt, never between one that
-    /// failed and the sleep: it may be the one that should end that.
+    /// Sleeps until a page returns. Acknowledges the wakeup before each attempt, never between a failed
+    /// attempt and the sleep: that could lose the wakeup that should end the sleep.
     async fn wait(&mut self) -> io::Result<PageBuf> {
         self.waits += 1;
         loop {

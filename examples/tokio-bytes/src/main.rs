@@ -1,9 +1,9 @@
-//! A UDP receiver that hands its packets on to many tasks as `Bytes`, in buffers of a pool.
+//! A UDP receiver that passes packets to many tasks as `Bytes`, in pages of a pool.
 //!
-//! One task receives and owns the pool: it is the future of `block_on`, which stays on its thread. The kernel
-//! writes each packet into a page, which becomes a `Bytes` without a copy, goes through a channel, and is
-//! dropped by a task on whichever thread: that is the return. If all pages are out, the receiver sleeps on
-//! the pool's descriptor until one is back.
+//! One task receives and owns the pool: the future of `block_on`, which stays on its thread. The kernel
+//! writes each packet into a page. The page becomes a `Bytes` without a copy and goes through a channel. A
+//! task drops it on any thread, which returns the page. If all pages are out, the receiver sleeps on the
+//! pool's descriptor until one returns.
 
 mod buffers;
 
@@ -23,16 +23,16 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Tasks that packets are handed to.
+/// Tasks that take packets.
 const TASKS: usize = 16;
-/// Packets that wait for a task at most.
+/// Most packets that wait for a task.
 const QUEUE: usize = 16;
-/// Bytes of a packet: an Ethernet's worth.
+/// Bytes per packet: about an Ethernet frame.
 const SIZE: usize = 1400;
-/// Packets on the way at most: fewer than a socket's buffer holds, so none may get lost.
+/// Most packets in flight: fewer than a socket's buffer holds, so none can be lost.
 const WINDOW: u64 = 48;
-/// How long nothing may arrive.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time without an arrival.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
     lab::main("tokio-bytes", 200_000, run)
@@ -59,7 +59,7 @@ fn run(options: &Options) -> Result<Outcome, Error> {
     outcome(options, buffers, &moved, received)
 }
 
-/// Receives all packets and hands each to a task; gives the ticks spent on buffers.
+/// Receives all packets and passes each to a task. Returns the ticks spent on buffers.
 async fn receive(
     socket: &UdpSocket,
     buffers: &mut Buffers,
@@ -68,8 +68,8 @@ async fn receive(
 ) -> Result<u64, Error> {
     let mut spent = 0;
     for _ in 0..count {
-        let packet = tokio::time::timeout(PATIENCE, buffers.receive(socket, &mut spent));
-        let Ok(packet) = packet.await else { break }; // what is missing is counted where it does not arrive
+        let packet = tokio::time::timeout(TIMEOUT, buffers.receive(socket, &mut spent));
+        let Ok(packet) = packet.await else { break }; // `outcome` counts missing packets
         let packet = packet?;
         let queue = queue_of(&packet);
         queues[queue].send(packet).await?;
@@ -77,12 +77,12 @@ async fn receive(
     Ok(spent)
 }
 
-/// The task for a packet: the same one for the same number, as for the packets of a flow.
+/// The task for a packet. Equal numbers go to one task, like the packets of a flow.
 fn queue_of(packet: &[u8]) -> usize {
     packet.get(21).map_or(0, |&byte| usize::from(byte) % TASKS)
 }
 
-/// What a task saw.
+/// What a task received.
 struct Seen {
     tally: Tally,
     /// Ticks spent on dropping packets.
@@ -111,7 +111,7 @@ fn start_tasks(runtime: &tokio::runtime::Runtime, count: u64, arrived: &Arc<Atom
     (0..TASKS).map(start).unzip()
 }
 
-/// Sends numbered packets, of which so many are on the way at most.
+/// Sends numbered packets, at most [`WINDOW`] of them in flight.
 fn send(to: SocketAddr, count: u64, arrived: &AtomicU64) -> std::io::Result<()> {
     let socket = StdSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let frames = NumberedFrames::new(Mac([2; 6]), Mac([2; 6]), SIZE).map_err(std::io::Error::other)?;
@@ -126,8 +126,8 @@ fn send(to: SocketAddr, count: u64, arrived: &AtomicU64) -> std::io::Result<()> 
             if number < now + WINDOW {
                 break;
             }
-            if last.elapsed() > PATIENCE {
-                return Ok(()); // what is missing is counted where it does not arrive
+            if last.elapsed() > TIMEOUT {
+                return Ok(()); // `outcome` counts missing packets
             }
             thread::yield_now();
         }
@@ -137,7 +137,7 @@ fn send(to: SocketAddr, count: u64, arrived: &AtomicU64) -> std::io::Result<()> 
 }
 
 fn outcome(options: &Options, buffers: Buffers, seen: &[Seen], received: u64) -> Result<Outcome, Error> {
-    let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
+    let sum = |field: fn(&Seen) -> u64| seen.iter().map(field).sum::<u64>();
     let moved = sum(|seen| seen.tally.good);
     let wrong = sum(|seen| seen.tally.again + seen.tally.beyond + seen.tally.corrupt + seen.tally.unnumbered);
     let each = |ticks: u64| ticks as f64 / moved.max(1) as f64;
@@ -147,7 +147,8 @@ fn outcome(options: &Options, buffers: Buffers, seen: &[Seen], received: u64) ->
         ("drop", each(dropped)),
         ("both", each(received + dropped)),
     ];
-    let (waits, (buffers, home)) = (buffers.waits(), buffers.close()?);
+    let (waits, (buffers, returned)) = (buffers.waits(), buffers.close()?);
     let events = vec![("waits for a buffer", waits)];
-    Ok(Outcome { what: "packets", moved, missing: options.count - moved, wrong, buffers, home, cost, events })
+    let missing = options.count - moved;
+    Ok(Outcome { what: "packets", moved, missing, wrong, buffers, returned, cost, events })
 }

@@ -1,5 +1,5 @@
-//! A thread polls an interface, and hands packets to two tokio tasks in turn, which answer them. Do not run
-//! it on an open network: two such programs bounce one packet between them for ever.
+//! A thread polls an interface and passes packets to two tokio tasks alternately, which answer them. Do not
+//! run it on an open network: two such programs bounce a packet between each other forever.
 //!
 //! ```sh
 //! cargo build && sudo ../target/debug/pagepool-tokio-workers eth1
@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Runtime;
 
-/// A task: answers what has a sender to go back to, and drops the rest.
+/// A task: answers packets that can be sent back, and drops the rest.
 async fn work(packets: HandoffRx, mut answers: HandoffTx) -> std::io::Result<()> {
     // SAFETY: a handoff keeps one descriptor for its lifetime.
     let mut packets = unsafe { AsyncFd::register_with_interest(packets, Interest::READABLE) }?;

@@ -1,11 +1,11 @@
-//! Where frames come from that are on no ring: the choice that this example is about.
+//! Free frames: those of a pool, or a list.
 
 use std::sync::Arc;
 
 use pagepool::{Arena, ArenaParams, Bound, DeviceAddr, OffsetDomain, PAGE_SIZE, Pool, PoolParams, PoolRef};
 use xsk_rs::{FrameDesc, Umem};
 
-/// Frames that are free.
+/// Free frames.
 pub enum Frames {
     Pool(PoolFrames),
     /// A list, as in the crate's own examples.
@@ -15,26 +15,26 @@ pub enum Frames {
 /// Frames of a pool.
 pub struct PoolFrames {
     pool: Bound,
-    home: PoolRef,
-    /// The crate's descriptor of each page, in their order.
+    pool_ref: PoolRef,
+    /// The crate's descriptor of each page, by page number.
     descs: Vec<FrameDesc>,
 }
 
 impl Frames {
-    /// A pool over the memory of a UMEM. `descs` are those of all its frames, in their order.
+    /// A pool over the memory of a UMEM. `descs` describe all its frames, in order.
     pub fn from_pool(umem: Umem, descs: Vec<FrameDesc>) -> Result<Self, pagepool::Error> {
-        // SAFETY: the descriptor is of this UMEM, and the kernel has no frame yet.
+        // SAFETY: the descriptor belongs to this UMEM, and the kernel holds no frame yet.
         let (start, _) = unsafe { umem.frame(&descs[0]) };
         let (base, len) = (start.contents().as_ptr().cast_mut(), descs.len() * PAGE_SIZE);
-        // SAFETY: the UMEM is so many zeroed pages from there, which stay where they are while a clone of it
-        // lives. Its frames are reached through the pool alone.
+        // SAFETY: the UMEM is `len` zeroed bytes at `base`, which do not move while a clone of it lives. Its
+        // frames are reached only through the pool.
         let arena = unsafe { Arena::over_owned_memory(umem, base, len, ArenaParams::default()) }?;
         let domains: Vec<Arc<dyn pagepool::DmaDomain>> = vec![Arc::new(OffsetDomain::new("umem"))];
         let pool = Pool::new(PoolParams { domains, ..Default::default() }, arena)?.bind();
-        Ok(Self::Pool(PoolFrames { home: pool.handle(), pool, descs }))
+        Ok(Self::Pool(PoolFrames { pool_ref: pool.handle(), pool, descs }))
     }
 
-    /// Takes as many frames as there is room for, up to 64; says how many there were.
+    /// Fills `into` with free frames, 64 at most. Returns how many.
     pub fn take(&mut self, into: &mut [FrameDesc]) -> usize {
         match self {
             Self::Pool(frames) => frames.take(into),
@@ -45,15 +45,15 @@ impl Frames {
         }
     }
 
-    /// Gives frames back.
-    pub fn give(&mut self, descs: &[FrameDesc]) {
+    /// Frees frames.
+    pub fn free(&mut self, descs: &[FrameDesc]) {
         match self {
-            Self::Pool(frames) => descs.iter().for_each(|desc| frames.give(desc)),
+            Self::Pool(frames) => descs.iter().for_each(|desc| frames.free(desc)),
             Self::Own(free) => free.extend_from_slice(descs),
         }
     }
 
-    /// Ends it, when the sockets are closed; gives how many frames are home. So many were on their rings.
+    /// Call this once the sockets are closed; `on_rings` frames were on rings. Returns how many are free.
     pub fn close(self, on_rings: usize) -> Result<u64, String> {
         match self {
             Self::Pool(frames) => frames.close(on_rings),
@@ -74,24 +74,24 @@ impl PoolFrames {
     }
 
     /// The address may lie anywhere in the page: received packets begin after the headroom.
-    fn give(&self, desc: &FrameDesc) {
-        // what is not out is refused, and counts as missing
-        drop(self.home.from_raw(DeviceAddr(desc.addr() as u64)));
+    fn free(&self, desc: &FrameDesc) {
+        // The pool refuses a page that is not out, which then counts as missing.
+        drop(self.pool_ref.from_raw(DeviceAddr(desc.addr() as u64)));
     }
 
-    /// The pool knows which pages are out: those that were on the rings come back by their addresses.
+    /// The pool refuses pages that are not out, so it accepts exactly those that were on the rings.
     fn close(self, on_rings: usize) -> Result<u64, String> {
         let addresses = (0..self.descs.len()).map(|page| DeviceAddr((page * PAGE_SIZE) as u64));
-        let back = addresses.filter(|&addr| self.home.from_raw(addr).is_ok()).count();
-        if back != on_rings {
-            return Err(format!("{on_rings} frames were on rings, and the pool had {back} out"));
+        let returned = addresses.filter(|&addr| self.pool_ref.from_raw(addr).is_ok()).count();
+        if returned != on_rings {
+            return Err(format!("{on_rings} frames were on rings, but {returned} were out"));
         }
         let out = self.pool.inflight().out;
         let ended = self.pool.destroy().is_complete();
         if ended == (out == 0) {
             Ok(self.descs.len() as u64 - out)
         } else {
-            Err("a pool ends when all is home".into())
+            Err("the pool must end when its last buffer returns".into())
         }
     }
 }

@@ -1,9 +1,8 @@
-//! A forwarder by the crate xsk-rs, whose frames come from a pool of pagepool.
+//! A forwarder with the crate xsk-rs, whose frames come from a pool.
 //!
-//! The memory is xsk-rs's: `Umem::new` maps it, and nothing else can be given to it. So the pool goes over
-//! that memory, and keeps the UMEM until its last page is home. A page's device address is its offset there,
-//! which is what rings carry; the crate makes no `FrameDesc` of an address, so the ones that it made are
-//! kept, one for each page.
+//! The crate accepts only the memory that `Umem::new` maps. So the pool lies over that memory, and keeps the
+//! UMEM until the last page returns. A page's device address is its offset in the UMEM, as on the rings. The
+//! crate cannot make a `FrameDesc` from an address, so the example keeps the descriptor of each page.
 
 mod frames;
 
@@ -20,18 +19,18 @@ use pagepool_net::{Attach, Redirect};
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, SocketConfig, UmemConfig};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue, Umem};
 
-/// Frames of the UMEM.
+/// Frames in the UMEM.
 const FRAMES: u32 = 4096;
 /// Slots of each ring: the crate's default.
 const RING: usize = 2048;
-/// Packets of one round.
+/// Packets per round.
 const BATCH: usize = 64;
 
 fn main() -> ExitCode {
-    lab::main("xsk-rs", 200_000, lab::wire::forward::<Between>)
+    lab::main("xsk-rs", 200_000, lab::wire::forward::<TwoPorts>)
 }
 
-/// One interface: the rings of its socket, and how many frames they have.
+/// One interface: the rings of its socket, and how many frames they hold.
 struct Port {
     tx: TxQueue,
     rx: RxQueue,
@@ -41,7 +40,7 @@ struct Port {
     receiving: usize,
     /// Frames on the transmit ring or the completion ring.
     sending: usize,
-    /// The XDP program that gives the socket its packets.
+    /// The XDP program that redirects packets to the socket.
     _redirect: Arc<Redirect>,
 }
 
@@ -52,33 +51,33 @@ impl Port {
             .bind_flags(BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP)
             .build();
         let name: Interface = interface.parse()?;
-        // SAFETY: this is the only socket of that queue of the interface.
+        // SAFETY: this is the only socket on that queue of the interface.
         let (tx, rx, rings) = unsafe { Socket::new(config, umem, &name, 0) }?;
-        let (fill, done) = rings.ok_or("the first socket of a queue brings its fill and completion rings")?;
+        let (fill, done) = rings.ok_or("the socket has no fill and completion rings")?;
         let redirect = Redirect::attach(interface, Attach::Auto, false)?;
-        // SAFETY: the socket is open as long as `rx` is there.
+        // SAFETY: `rx` keeps the socket open.
         let socket = unsafe { BorrowedFd::borrow_raw(rx.fd().as_raw_fd()) };
         redirect.insert(0, socket)?;
         Ok(Self { tx, rx, fill, done, receiving: 0, sending: 0, _redirect: redirect })
     }
 
-    /// What was sent goes home; says how many.
+    /// Frees sent frames. Returns how many.
     fn complete(&mut self, frames: &mut Frames, batch: &mut [FrameDesc]) -> usize {
-        // SAFETY: the descriptors are of this UMEM, or overwritten.
+        // SAFETY: the descriptors belong to this UMEM, or are overwritten.
         let count = unsafe { self.done.consume(batch) };
         self.sending -= count;
-        frames.give(&batch[..count]);
+        frames.free(&batch[..count]);
         count
     }
 
-    /// Frames for what is to come; says how many.
+    /// Refills the fill ring. Returns the number of frames.
     fn refill(&mut self, frames: &mut Frames, batch: &mut [FrameDesc]) -> usize {
         let room = (RING - self.receiving).min(batch.len());
         let count = frames.take(&mut batch[..room]);
-        // SAFETY: the frames are of this UMEM, and nobody else has them.
+        // SAFETY: the frames belong to this UMEM, and nothing else uses them.
         let filled = unsafe { self.fill.produce(&batch[..count]) };
         self.receiving += filled;
-        frames.give(&batch[filled..count]); // none: there was room
+        frames.free(&batch[filled..count]); // none: there was room
         filled
     }
 
@@ -89,10 +88,10 @@ impl Port {
         count
     }
 
-    /// Sends them, or as many as there is room for; says how many.
+    /// Sends the frames that fit. Returns how many.
     fn transmit(&mut self, batch: &[FrameDesc]) -> Result<usize, Error> {
         let room = (RING - self.sending).min(batch.len());
-        // SAFETY: the frames were received into this UMEM, and nobody else has them.
+        // SAFETY: the frames were received into this UMEM, and nothing else uses them.
         let sent = unsafe { self.tx.produce(&batch[..room]) };
         self.sending += sent;
         if self.sending > 0 && self.tx.needs_wakeup() {
@@ -102,16 +101,16 @@ impl Port {
     }
 }
 
-/// Two ports over one UMEM: what one received the other sends, without a copy in user space.
-struct Between {
+/// Two ports over one UMEM. Each sends what the other received, without a copy in user space.
+struct TwoPorts {
     ports: [Port; 2],
     frames: Frames,
     batch: Vec<FrameDesc>,
     allocator_ticks: u64,
 }
 
-impl Between {
-    /// One round at a port; what it received goes out by the other. Says whether there was anything to do.
+impl TwoPorts {
+    /// Polls one port and sends its packets through the other. Returns whether there was work.
     fn round(&mut self, from: usize) -> Result<bool, Error> {
         let Self { ports, frames, batch, allocator_ticks } = self;
         let [one, other] = ports;
@@ -121,14 +120,14 @@ impl Between {
         *allocator_ticks += if done > 0 { ticks() - start } else { 0 };
         let count = from.receive(batch);
         let sent = to.transmit(&batch[..count])?;
-        frames.give(&batch[sent..count]); // dropped
+        frames.free(&batch[sent..count]); // drops what was not sent
         Ok(count + done > 0)
     }
 }
 
-impl Forwarder for Between {
+impl Forwarder for TwoPorts {
     fn open(interfaces: [&str; 2], allocator: Allocator) -> Result<Self, Error> {
-        let count = NonZeroU32::new(FRAMES).ok_or("there are frames")?;
+        let count = NonZeroU32::new(FRAMES).ok_or("the UMEM has no frames")?;
         let (umem, descs) = Umem::new(UmemConfig::default(), count, false)?;
         let [one, other] = interfaces;
         let ports = [Port::open(one, &umem)?, Port::open(other, &umem)?];
@@ -158,8 +157,8 @@ impl Forwarder for Between {
             }
         }
         let on_rings = self.ports.iter().map(|port| port.receiving + port.sending).sum();
-        drop(self.ports); // closes the sockets: the frames that are still on their rings are ours again
-        let home = self.frames.close(on_rings)?;
-        Ok(Closed { buffers: FRAMES.into(), home, allocator_ticks: self.allocator_ticks })
+        drop(self.ports); // closes the sockets, which frees the frames on their rings
+        let returned = self.frames.close(on_rings)?;
+        Ok(Closed { buffers: FRAMES.into(), returned, allocator_ticks: self.allocator_ticks })
     }
 }

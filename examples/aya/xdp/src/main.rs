@@ -1,4 +1,4 @@
-//! The XDP part: UDP packets to port 7 go to the socket of their queue, and all others to the kernel.
+//! The XDP program: UDP packets to port 7 go to the socket of their queue, all others to the kernel.
 
 #![no_std]
 #![no_main]
@@ -17,19 +17,19 @@ pub fn udp_port_7(packet: XdpContext) -> u32 {
     if !is_ours(&packet) {
         return XDP_PASS;
     }
-    // SAFETY: the kernel gives a context that is valid as long as the program runs.
+    // SAFETY: the kernel passes a context that is valid while the program runs.
     let queue = unsafe { (*packet.ctx).rx_queue_index };
     // A queue without a socket leaves its packets to the kernel.
     SOCKETS.redirect(queue, XDP_PASS.into()).unwrap_or_else(|action| action)
 }
 
-/// IPv4 without options and no fragment, UDP, port 7.
+/// An unfragmented IPv4 packet without options, to UDP port 7.
 fn is_ours(packet: &XdpContext) -> bool {
     let begin = packet.data();
     if begin + 38 > packet.data_end() {
         return false;
     }
-    // SAFETY: the packet has that many bytes, as the verifier demands.
+    // SAFETY: the packet contains that many bytes: the verifier demands the check.
     let bytes = unsafe { &*(begin as *const [u8; 38]) };
     bytes[12..14] == [8, 0]
         && bytes[14] == 0x45
@@ -44,7 +44,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
     loop {}
 }
 
-/// The kernel gives helper functions to programs that say so.
+/// The kernel allows some helper functions only to programs with a GPL-compatible license.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

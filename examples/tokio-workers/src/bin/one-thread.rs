@@ -1,5 +1,5 @@
-//! The forwarder is itself a task of tokio, beside others on its thread. It answers UDP packets to port 7.
-//! Not on an open network: two such services keep one packet going to and fro for ever.
+//! The forwarder is a tokio task, beside others on its thread. It answers UDP packets to port 7. Do not run
+//! it on an open network: two such services bounce a packet between each other forever.
 //!
 //! ```sh
 //! cargo build && sudo ../target/debug/one-thread eth1
@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// Polls, and awaits what there is to poll for.
+/// Polls, and awaits packets when idle.
 async fn forward<P: PacketHandler>(mut forwarder: Forwarder<P>) -> Result<(), Box<dyn Error>> {
     let fd = forwarder.wake_fd()?.as_raw_fd();
     // SAFETY: the forwarder keeps the descriptor open and outlives `awoken`.
@@ -48,5 +48,5 @@ fn main() -> Result<(), Box<dyn Error>> {
         false => Action::Drop,
     });
     forwarder.add_port(device, pool);
-    runtime.block_on(forward(forwarder)) // on this thread, which owns the pool; so does a `LocalSet`
+    runtime.block_on(forward(forwarder)) // on this thread, which owns the pool; a `LocalSet` also works
 }
