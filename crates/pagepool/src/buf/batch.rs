@@ -336,7 +336,7 @@ struct ReleaseAllOnPanic<'a> {
 impl Drop for ReleaseAllOnPanic<'_> {
     fn drop(&mut self) {
         let others = self.pages.iter().enumerate().filter(|&(at, _)| at != self.at);
-        others.for_each(|(_, &page)| self.pool.leave(PageIdx(page)));
+        others.for_each(|(_, &page)| self.pool.return_to_provider(self.pool.returns.lock(), PageIdx(page)));
     }
 }
 

@@ -300,8 +300,8 @@ impl PageBuf {
         }
         let (pool, page, frag_bits) = self.into_parts();
         match pool.owner_here() {
-            Some(owner) => pool.recycle_here(owner, page, frag_bits == FragBits::MAY_HAVE_REFS, len),
-            None => pool.recycle_remote(page, frag_bits == FragBits::MAY_HAVE_REFS, len),
+            Some(owner) => pool.put_page_here(owner, page, frag_bits == FragBits::MAY_HAVE_REFS, len),
+            None => pool.put_page_remote(page, frag_bits == FragBits::MAY_HAVE_REFS, len),
         }
     }
 
@@ -314,7 +314,7 @@ impl PageBuf {
             return put_ring_slow(self);
         }
         let (pool, page, _) = self.into_parts();
-        pool.ring_or_out(page);
+        pool.recycle_in_ring(page);
     }
 
     /// Tags the buffer with its current user, for reports about the pool.
@@ -400,7 +400,7 @@ fn put_ring_slow(buffer: PageBuf) {
         return drop(PageBuf::new(pool, page, frag_bits)); // the drop releases it from the pool
     }
     pool.prepare_for_reuse(page, usize::MAX);
-    pool.ring_or_out(page);
+    pool.recycle_in_ring(page);
 }
 
 fn put_frag_ring(pool: PoolPtr, bits: HandleBits) {
@@ -417,7 +417,7 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
         pool.frag_here(owner, bits.head(pool.geometry.head_mask), false);
     } else {
-        pool.recycle_here(owner, bits.whole_page(), bits.frag_bits() == FragBits::MAY_HAVE_REFS, usize::MAX);
+        pool.put_page_here(owner, bits.whole_page(), bits.frag_bits() == FragBits::MAY_HAVE_REFS, usize::MAX);
     }
 }
 
@@ -444,7 +444,7 @@ fn drop_rare_remote(pool: PoolPtr, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
         pool.frag_remote(bits.head(pool.geometry.head_mask));
     } else {
-        pool.recycle_remote(bits.whole_page(), bits.frag_bits() == FragBits::MAY_HAVE_REFS, usize::MAX);
+        pool.put_page_remote(bits.whole_page(), bits.frag_bits() == FragBits::MAY_HAVE_REFS, usize::MAX);
     }
 }
 

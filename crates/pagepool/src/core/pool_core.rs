@@ -419,6 +419,6 @@ impl ReleaseOnPanic {
 impl Drop for ReleaseOnPanic {
     fn drop(&mut self) {
         self.pool.has_no_holder(self.page);
-        self.pool.leave(self.page); // page_return.rs
+        self.pool.return_to_provider(self.pool.returns.lock(), self.page); // page_return.rs
     }
 }

@@ -1,7 +1,6 @@
 //! Fills the owner's cache, and allocates when it is empty.
 //!
-//! What   the slow side of [`Bound`]: deferred buffers first, then lanes and ring, then the provider; and the
-//!        next page to cut.
+//! What   the slow side of [`Bound`]: deferred buffers first, then lanes and ring, then the provider.
 //! Who    only the bound thread. While the pool lives, messages are received only here (I2, I5).
 //! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3):
 //!        stop at the first off-node page; count `alloc_empty` if lanes and ring had nothing.
@@ -12,6 +11,7 @@
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
 
+mod open_page;
 mod recorded;
 mod shrink;
 
@@ -24,11 +24,8 @@ use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
 use crate::probes;
-use crate::recycle::frag::BIAS;
 use crate::recycle::lane::{Lane, STARVED, raise_all};
-use crate::recycle::lane_list::LaneSet;
 use crate::recycle::message::{Message, MessageQueue};
-use crate::returns::frag_return::SplitPage;
 use crate::returns::late::give_back_all;
 use crate::stats::Counter;
 use crate::sys::sync::Ordering;
@@ -50,25 +47,19 @@ impl Bound {
         self.alloc_missed(pool)
     }
 
-    /// Allocates a page when the cache is empty, without the requests of `alloc_slow`. `pool` is this pool,
+    /// Allocates a page when the cache is empty: the list of attempts, in their order. `pool` is this pool,
     /// which the caller already has.
     #[inline(always)]
     pub(crate) fn alloc_missed(&self, pool: PoolPtr) -> Option<PageBuf> {
-        // Pages of the reserve never enter the cache, so the slow path allocates them first.
-        if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
-            return Some(buffer);
-        }
-        let found = self.refill(true).0.or_else(|| self.reserve());
-        if let Some(page) = found {
-            return Some(PageBuf::whole(pool, page));
-        }
-        if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
-            return Some(buffer);
-        }
-        if let Some(page) = self.last_attempt() {
-            return Some(PageBuf::whole(pool, page));
-        }
-        self.alloc_emergency(self.slow_counter()).or_else(|| self.failed())
+        let whole = |page| PageBuf::whole(pool, page);
+        // The slow path allocates pages of the reserve first, because they never enter the cache.
+        self.alloc_emergency(&pool.own.counts.alloc_fast)
+            .or_else(|| self.refill().map(whole))
+            .or_else(|| self.reserve().map(whole))
+            .or_else(|| self.alloc_emergency(self.slow_counter())) // the provider may have included some
+            .or_else(|| self.last_attempt().map(whole))
+            .or_else(|| self.alloc_emergency(self.slow_counter()))
+            .or_else(|| self.failed())
     }
 
     /// The last attempt of an allocation. Takes the page being cut if it is whole; otherwise arms the
@@ -86,11 +77,11 @@ impl Bound {
     /// flags, or with the provider before the pool was listed, wake no thread later.
     fn recheck(&self) -> Option<PageIdx> {
         let found = loop {
-            let (page, off_node) = self.refill(false);
+            let Collected { page, met_off_node } = self.collect();
             // Last, because the fragments of this refill may have completed the open page.
             let found = page.or_else(|| self.reserve()).or_else(|| self.whole_open_page());
             // An off-node page ended the look, and the provider may have given it to another pool.
-            if found.is_some() || !off_node {
+            if found.is_some() || !met_off_node {
                 break found;
             }
         };
@@ -131,37 +122,48 @@ impl Bound {
         if pool.geometry.order() == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
-    /// Moves pages from lanes and ring into the cache, up to the refill size, and takes one out. Stops at the
-    /// first off-node page, which leaves the pool, and returns whether there was one. Only the `first` look
-    /// of an allocation polls the deferred queue, and counts in `alloc_empty` if it finds nothing.
-    fn refill(&self, first: bool) -> (Option<PageIdx>, bool) {
-        let pool = self.ptr();
-        if first && let Some(deferred) = self.deferred() {
+    /// Refills the cache with pages that returned, and takes one out: first polls the deferred queue, then
+    /// collects from lanes and ring. Counts in `alloc_empty` if they had nothing.
+    fn refill(&self) -> Option<PageIdx> {
+        if let Some(deferred) = self.deferred() {
             // Buffers whose users are done return as dropped buffers do: usually into the cache.
             deferred.poll(self.policy(|p| p.refill));
         }
+        let Collected { page, met_off_node } = self.collect();
+        if page.is_none() && !met_off_node {
+            self.core().own.counts.alloc_empty.add(1);
+        }
+        page
+    }
+
+    /// Moves pages from lanes and ring into the cache, up to the refill size, and takes one out. Stops at the
+    /// first off-node page, which leaves the pool.
+    fn collect(&self) -> Collected {
+        let pool = self.ptr();
         // Checking the heads is cheap; a drain also needs this thread's node, perhaps by a system call.
         // `overflowed` is read without the lock: the next refill finds what this misses.
         let quiet =
             pool.ring.is_empty() && pool.lanes.are_empty() && !pool.overflowed.load(Ordering::Relaxed);
         let off_node = if quiet { None } else { self.drain() };
         let page = pool.own.cache.pop(self.owner());
-        let counts = &pool.own.counts;
-        match (page, off_node) {
-            (Some(_), _) => counts.alloc_refill.add(1),
-            (None, None) => counts.alloc_empty.add(u64::from(first)),
-            (None, Some(_)) => {}
-        }
+        pool.own.counts.alloc_refill.add(u64::from(page.is_some()));
         // Last, after the pop: `release` is a callback, and may drop buffers into the cache.
         if let Some(off_node) = off_node {
-            counts.alloc_waive.add(1);
-            let in_hand = page.map(|page| ReleaseOnPanic { pool, page });
-            let node = pool.area.node_of(off_node); // before it is reused
-            pool.leave_here(self.owner(), off_node);
-            probes::waive(pool.id, off_node.0, node.0);
-            std::mem::forget(in_hand);
+            self.release_off_node(off_node, page);
         }
-        (page, off_node.is_some())
+        Collected { page, met_off_node: off_node.is_some() }
+    }
+
+    /// Takes an off-node page out of the pool, while the caller has `page` in hand.
+    #[cold]
+    fn release_off_node(&self, off_node: PageIdx, page: Option<PageIdx>) {
+        let pool = self.ptr();
+        pool.own.counts.alloc_waive.add(1);
+        let in_hand = page.map(|page| ReleaseOnPanic { pool, page });
+        let node = pool.area.node_of(off_node); // before it is reused
+        pool.return_to_provider_here(self.owner(), off_node);
+        probes::waive(pool.id, off_node.0, node.0);
+        std::mem::forget(in_hand);
     }
 
     /// Empties lanes, overflow and ring into the cache until it has a refill. Returns the off-node page that
@@ -259,7 +261,7 @@ impl Bound {
             return false;
         }
         pool.own.in_frags.take(1);
-        pool.split_page_stays(owner, page) != SplitPage::Left
+        pool.split_page_stays(owner, page)
     }
 
     /// Puts a returned page into the cache, or returns it if it is off-node. A page that was in fragments now
@@ -268,7 +270,7 @@ impl Bound {
         let pool = self.ptr();
         let off_node = node.is_some_and(|node| pool.area.node_of(page) != node);
         if !off_node && !pool.own.cache.push(self.owner(), page) {
-            pool.ring_or_out(page); // more pages than the cache has room for
+            pool.recycle_in_ring(page); // more pages than the cache has room for
             return None;
         }
         pool.own.counts.recycle_ring.add(u64::from(of_frags));
@@ -323,7 +325,7 @@ impl Bound {
                 unsafe { &mut *pool.own.emergency.get() }.push(page);
             } else if !pool.own.cache.push(owner, page) {
                 // A callback filled the cache.
-                pool.leave_here(owner, page);
+                pool.return_to_provider_here(owner, page);
             }
         }
         let page = pool.own.cache.pop(owner);
@@ -363,146 +365,13 @@ impl Bound {
         let node = self.policy(|p| p.nid).unwrap_or_else(|| pool.provider().current_node());
         (pool.area.only_node() != Some(node) && pool.area.may_have_pages_of(node)).then_some(node)
     }
+}
 
-    // ---- Fragments ------------------------------------------------------------------------------
-
-    /// Called if the open page has no room for a fragment of `size`. Closes it, and opens it again if it has
-    /// returned, else another. Returns whether the caller can now cut one.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn open_next(&self, size: usize) -> bool {
-        let pool = self.ptr();
-        if size.wrapping_sub(1) >= pool.cut_limit {
-            if size.wrapping_sub(1) >= pool.geometry.page_size() {
-                pool.own.counts.alloc_failed.add(1);
-            }
-            return false; // a size that fits: open_recorded() is next
-        }
-        self.open(Self::page_to_cut)
-    }
-
-    /// Opens a page to cut: `page_to_cut` provides it if the last one has fragments out.
-    #[inline(always)]
-    pub(crate) fn open(&self, page_to_cut: impl FnOnce(&Self) -> Option<PageIdx>) -> bool {
-        let pool = self.ptr();
-        self.drain_frags();
-        let page = if let Some(page) = self.close_frag() {
-            pool.own.counts.recycle_cached.add(1);
-            pool.own.counts.alloc_fast.add(1);
-            page
-        } else if let Some(page) = page_to_cut(self) {
-            page
-        } else {
-            return false;
-        };
-        while pool.own.frag_is_open() {
-            // A callback opened a page, and closing that one runs callbacks, too.
-            let in_hand = ReleaseOnPanic { pool, page };
-            self.close_other();
-            in_hand.keep();
-        }
-        pool.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
-        pool.own.frag_open.store(true, Ordering::Relaxed);
-        // SAFETY: I2; no callback runs while the borrow lives.
-        unsafe { &mut *pool.own.frag.get() }.open(page, pool.geometry.page_size);
-        true
-    }
-
-    #[cold]
-    fn close_other(&self) {
-        let pool = self.ptr();
-        if let Some(page) = self.close_frag() {
-            pool.cached_carefully(page);
-        }
-    }
-
-    /// Stops cutting the open page. Returns it if all its fragments have returned and nothing refers to it.
-    #[inline(always)]
-    pub(crate) fn close_frag(&self) -> Option<PageIdx> {
-        let (pool, owner) = (self.ptr(), self.owner());
-        // SAFETY: I2; no callback runs while the borrow lives.
-        let frag = unsafe { &mut *pool.own.frag.get() };
-        let waste = frag.waste(pool.geometry.page_size());
-        let (page, unused) = frag.close()?;
-        pool.own.frag_waste.add(waste);
-        // Only for observers, which may not read the cell: no ordering.
-        pool.own.frag_open.store(false, Ordering::Relaxed);
-        if !pool.frag_counted(owner, page, unused) {
-            pool.own.in_frags.add(1);
-            return None;
-        }
-        if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
-            pool.own.counts.recycle_released_refcnt.add(1);
-            pool.has_no_holder(page);
-            pool.leave_here(owner, page);
-            return None;
-        }
-        if pool.needs_work_on_return {
-            pool.prepare_split_page(page);
-        }
-        Some(page)
-    }
-
-    /// Takes the page being cut if no fragment of it is out: an owner that waits for a return would wait for
-    /// ever. Counts it as a cut that finds its page complete: into the cache and out.
-    fn whole_open_page(&self) -> Option<PageIdx> {
-        if !self.open_page_is_whole() {
-            return None;
-        }
-        // If something refers to it, it leaves; the drop of the last reference wakes the owner.
-        let page = self.close_frag()?;
-        let counts = &self.core().own.counts;
-        counts.recycle_cached.add(1);
-        counts.alloc_fast.add(1);
-        Some(page)
-    }
-
-    /// Whether a page is being cut and no fragment of it is out.
-    pub(crate) fn open_page_is_whole(&self) -> bool {
-        let pool = self.ptr();
-        // SAFETY: I2; no callback runs while the borrow lives.
-        let frag = unsafe { &*pool.own.frag.get() };
-        frag.is_whole(|page| {
-            let meta = pool.page_meta(page);
-            meta.frags.load(Ordering::Relaxed).wrapping_add(meta.parts.load(Ordering::Relaxed))
-        })
-    }
-
-    /// Allocates a whole page to cut, and syncs all of it: fragments may begin before packets do.
-    fn page_to_cut(&self) -> Option<PageIdx> {
-        let pool = self.ptr();
-        let (_, page, _) = self.alloc_page()?.into_parts();
-        pool.sync_split_page(page);
-        Some(page)
-    }
-
-    /// Collects the fragments at the heads of busy lanes, and of one other lane, to find pages whose
-    /// fragments have all returned: soon, or at the next refill, which visits every listed lane.
-    #[inline(always)]
-    fn drain_frags(&self) {
-        let listed = self.ptr().lanes.listed();
-        if !listed.is_empty() {
-            self.drain_frags_of(listed);
-        }
-    }
-
-    /// A function of its own: a cut in a pool without lanes then needs few registers.
-    #[inline(never)]
-    fn drain_frags_of(&self, listed: LaneSet) {
-        let pool = self.ptr();
-        let mut busy = LaneSet::NONE;
-        for at in pool.own.lane_rotation.take(listed) {
-            let lane = &pool.lanes.all()[at];
-            // Whole pages wait for the next refill: the cache may have no room for them.
-            while let Some((page, frags)) = lane.take_frags(pool.geometry.head_mask) {
-                busy.insert(at);
-                pool.note_collected(page, frags);
-                pool.frags_here(self.owner(), page, frags, true);
-            }
-            pool.lanes.unlist_if_over(at);
-        }
-        pool.own.lane_rotation.set_busy(busy);
-    }
+/// What lanes and ring had.
+struct Collected {
+    page: Option<PageIdx>,
+    /// Whether an off-node page ended the search, so that more may be there.
+    met_off_node: bool,
 }
 
 /// Pages from the provider that have not joined the pool. If a callback panics, they go back.

@@ -17,17 +17,6 @@ use crate::sys::sync::Ordering;
 /// What [`PoolPtr::note_more_out`] moves from `frags` to `parts`: more than a page has of either.
 const SLOW_PATH_BIAS: u32 = 1 << 26;
 
-/// What became of a page whose last fragment returned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SplitPage {
-    /// It left the pool.
-    Left,
-    /// It stays in the pool.
-    Stays,
-    /// It stays in the pool, whose cache may be the idle cache.
-    StaysCarefully,
-}
-
 impl PoolPtr {
     /// Returns a fragment on the owner's thread. A complete page goes into the cache, or `to_ring`.
     #[inline]
@@ -100,28 +89,26 @@ impl PoolPtr {
     fn put_split_page(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         self.own.in_frags.take(1);
         match self.split_page_stays(owner, page) {
-            SplitPage::Left => {}
-            _ if to_ring => self.ring_or_out(page),
-            SplitPage::Stays => self.cache_or_ring(page),
-            SplitPage::StaysCarefully => self.cached_carefully(page),
+            false => {}
+            true if to_ring => self.recycle_in_ring(page),
+            true => self.recycle_in_cache(page),
         }
     }
 
-    /// The last fragment of a page returned: the page is synced and stays in the pool. A page with a live
-    /// `PageRef`, or of emergency memory, must not be reused, and leaves.
+    /// The last fragment of a page returned: syncs the page, and returns whether it stays in the pool. A page
+    /// with a live `PageRef`, or of emergency memory, must not be reused, and leaves.
     #[inline(always)]
-    pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> SplitPage {
+    pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> bool {
         if self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
             self.has_no_holder(page);
-            self.leave_here(owner, page);
-            return SplitPage::Left;
+            self.return_to_provider_here(owner, page);
+            return false;
         }
         if self.needs_work_on_return {
             self.prepare_split_page(page);
-            return SplitPage::StaysCarefully;
         }
-        SplitPage::Stays
+        true
     }
 
     /// Returns a fragment on any thread but the owner's: by a message, or without room by a count in its

@@ -48,105 +48,132 @@ impl Gone {
 
 impl PoolPtr {
     /// Returns a whole page on the owner's thread that the fast path did not take. At most `dirty` bytes were
-    /// written.
+    /// written. Linux: `__page_pool_put_page`.
     #[inline(never)]
-    pub(crate) fn recycle_here(self, owner: OwnerProof, page: PageIdx, special: bool, dirty: usize) {
+    pub(crate) fn put_page_here(self, owner: OwnerProof, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
             self.has_no_holder(page);
-            return self.leave_here(owner, page);
+            return self.return_to_provider_here(owner, page);
         }
-        if self.needs_work_on_return {
-            self.prepare_for_reuse_slow(page, dirty);
-            return self.cached_carefully(page);
-        }
-        self.cache_or_ring(page);
-    }
-
-    /// Puts a page into the idle cache, or the ring, or out of the pool.
-    #[cold]
-    pub(crate) fn cached_carefully(self, page: PageIdx) {
-        let Some(owner) = self.owner_here() else { return self.send_page(page) };
-        if self.idle_cache().push(owner, page) {
-            self.own.counts.recycle_cached.add(1);
-        } else {
-            self.own.counts.recycle_cache_full.add(1);
-            self.ring_or_out(page);
-        }
-    }
-
-    /// Puts a page into the cache, or the ring, or out of the pool. Checks the owner again, because a sync is
-    /// a callback and may have unbound or ended the pool.
-    #[inline(never)] // a tail call needs no stack frame
-    pub(crate) fn cache_or_ring(self, page: PageIdx) {
-        let Some(owner) = self.owner_here() else { return self.send_page(page) };
-        if self.own.cache.push(owner, page) {
-            self.own.counts.recycle_cached.add(1);
-        } else {
-            self.own.counts.recycle_cache_full.add(1);
-            self.ring_or_out(page);
-        }
+        self.prepare_for_reuse(page, dirty);
+        self.recycle_in_cache(page);
     }
 
     /// Returns a whole page on any thread but the owner's.
-    pub(crate) fn recycle_remote(self, page: PageIdx, special: bool, dirty: usize) {
+    pub(crate) fn put_page_remote(self, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
-            return self.release_held(page);
+            self.has_no_holder(page);
+            let returns = self.returns.lock();
+            self.returned.recycle_released_refcnt.add(1);
+            return self.return_to_provider(returns, page);
         }
         self.prepare_for_reuse(page, dirty);
-        self.send_page(page);
+        self.recycle_in_lane(page);
+    }
+
+    /// Puts a page into the cache, or the ring, or out of the pool. Checks the owner again, because a sync is
+    /// a callback and may have unbound or ended the pool. Linux: `page_pool_recycle_in_cache`.
+    #[inline(never)] // a tail call needs no stack frame
+    pub(crate) fn recycle_in_cache(self, page: PageIdx) {
+        let Some(owner) = self.owner_here() else { return self.recycle_in_lane(page) };
+        let cache = if self.needs_work_on_return { self.idle_cache() } else { &self.own.cache };
+        if cache.push(owner, page) {
+            self.own.counts.recycle_cached.add(1);
+        } else {
+            self.own.counts.recycle_cache_full.add(1);
+            self.recycle_in_ring(page);
+        }
     }
 
     /// Sends a whole page that needs no other work: into the lane, the ring, or out of the pool.
     #[inline(never)]
-    pub(crate) fn send_page(self, page: PageIdx) {
+    pub(crate) fn recycle_in_lane(self, page: PageIdx) {
         if let Some(lane) = self.lane()
             && lane.push(Message::of_page(page))
         {
             return self.after_push(lane, lane.after_push());
         }
-        self.ring_or_out(page);
+        self.recycle_in_ring(page);
     }
 
     /// Puts a page into the ring on any thread, or out of the pool if the ring is full. Linux:
     /// `page_pool_recycle_in_ring`.
     #[inline(never)]
-    pub(crate) fn ring_or_out(self, page: PageIdx) {
+    pub(crate) fn recycle_in_ring(self, page: PageIdx) {
         match self.returns.try_lock() {
-            Some(returns) => self.ring_under(returns, page),
-            None => self.ring_after_wait(page),
+            Some(returns) => self.push_to_ring(returns, page),
+            None => self.recycle_in_ring_after_wait(page),
         }
     }
 
-    /// A function of its own, like the next two: the path without a wait then needs no stack frame.
+    /// A function of its own: the path without a wait then needs no stack frame.
     #[cold]
     #[inline(never)]
-    fn ring_after_wait(self, page: PageIdx) {
-        self.ring_under(self.returns.lock(), page);
+    fn recycle_in_ring_after_wait(self, page: PageIdx) {
+        self.push_to_ring(self.returns.lock(), page);
     }
 
     #[inline(always)]
-    fn ring_under(self, mut returns: impl DerefMut<Target = ReturnState>, page: PageIdx) {
+    fn push_to_ring(self, mut returns: impl DerefMut<Target = ReturnState>, page: PageIdx) {
         if returns.detached || !self.ring.push(&mut returns.tail, Message::of_page(page)) {
-            return self.out_of_ring(returns, page);
+            return self.ring_is_full(returns, page);
         }
         self.returned.recycle_ring.add(1);
         self.unlock_and_wake(returns);
     }
 
+    /// The ring has no room, or the pool has ended: the page leaves the pool.
     #[cold]
     #[inline(never)]
-    fn out_of_ring(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
+    fn ring_is_full(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
         if returns.detached {
             self.late_ring.add(1);
-            return self.out(returns, page);
+            return self.return_to_provider(returns, page);
         }
         self.returned.recycle_ring_full.add(1);
-        self.returned.release.add(1);
         let pool = self.id; // the next line may free the pool
-        self.out(returns, page);
+        self.return_to_provider(returns, page);
         probes::ring_full(pool, page.0);
     }
+
+    /// Takes a page that only the caller has out of the pool, and gives it to the provider. Any thread; the
+    /// owner calls the next one. Counts the page under the return lock, and copies what it needs before it
+    /// unlocks, because the pool may end then. If the pool has ended, the page counts as late. Linux:
+    /// `page_pool_return_netmem`.
+    #[cold]
+    pub(crate) fn return_to_provider(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
+        if returns.detached {
+            drop(returns);
+            return late::return_late_pages(self, &[page]);
+        }
+        self.returned.release.add(1);
+        let gone = self.gone();
+        drop(returns);
+        gone.give_back(page);
+    }
+
+    /// The owner takes a page out of the pool, without a lock.
+    pub(crate) fn return_to_provider_here(self, _owner: OwnerProof, page: PageIdx) {
+        self.own.counts.release.add(1);
+        // The pool lives until a callback runs: only the owner's thread could end it. A page that its last
+        // reference will free (as in Linux's slow path) needs no count of the provider.
+        if self.area.clear_record(page) {
+            self.gone().give_free(page);
+        }
+    }
+
+    /// Copies the provider and the order, for a returner that is about to release the pool.
+    fn gone(self) -> Gone {
+        Gone { provider: self.provider().clone(), order: self.geometry.order() }
+    }
+
+    /// Sends many whole pages through the ring under one lock; the pages that do not fit, one by one.
+    pub(crate) fn ring_bulk(self, pages: &[u32]) {
+        UnsentPages { pool: self, pages }.send();
+    }
+
+    // ---- Signals --------------------------------------------------------------------------------
 
     /// After a push into the ring: releases the return lock, and with it the pool, and wakes an owner that
     /// found nothing.
@@ -164,64 +191,6 @@ impl PoolPtr {
         let wakeup = self.wakeup.clone();
         drop(returns); // wakers are callbacks
         wakeup.wake();
-    }
-
-    /// Gives a page that was counted as released under the return lock to the provider. If the pool has
-    /// ended, the returner accounts for the page instead. Copies what it needs before it unlocks, because the
-    /// pool may end then.
-    #[cold]
-    fn out(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
-        if returns.detached {
-            drop(returns);
-            return late::return_late_pages(self, &[page]);
-        }
-        let gone = self.gone();
-        drop(returns);
-        gone.give_back(page);
-    }
-
-    /// Sends many whole pages through the ring under one lock; the pages that do not fit, one by one.
-    pub(crate) fn ring_bulk(self, pages: &[u32]) {
-        UnsentPages { pool: self, pages }.send();
-    }
-
-    /// Releases a page with a reference, on a thread that is not the owner's.
-    #[cold]
-    fn release_held(self, page: PageIdx) {
-        self.has_no_holder(page);
-        let returns = self.returns.lock();
-        self.returned.recycle_released_refcnt.add(1);
-        self.leave_under(returns, page);
-    }
-
-    // ---- Out of the pool ------------------------------------------------------------------------
-
-    /// The owner releases a page.
-    pub(crate) fn leave_here(self, _owner: OwnerProof, page: PageIdx) {
-        self.own.counts.release.add(1);
-        // The pool lives until a callback runs: only the owner's thread could end it. A page that its last
-        // reference will free (as in Linux's slow path) needs no count of the provider.
-        if self.area.clear_record(page) {
-            self.gone().give_free(page);
-        }
-    }
-
-    /// Releases a page that only the caller has. Any thread.
-    #[cold]
-    pub(crate) fn leave(self, page: PageIdx) {
-        self.leave_under(self.returns.lock(), page);
-    }
-
-    fn leave_under(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
-        if !returns.detached {
-            self.returned.release.add(1);
-        }
-        self.out(returns, page);
-    }
-
-    /// Copies the provider and the order, for a returner that is about to release the pool.
-    fn gone(self) -> Gone {
-        Gone { provider: self.provider().clone(), order: self.geometry.order() }
     }
 
     /// Acts on the flags that a returner saw after its push; almost always 0. The pool may be freed by now,
@@ -256,7 +225,7 @@ impl UnsentPages<'_> {
         }
         while let [page, rest @ ..] = self.pages {
             self.pages = rest;
-            pool.ring_or_out(PageIdx(*page));
+            pool.recycle_in_ring(PageIdx(*page));
         }
     }
 }
