@@ -27,10 +27,10 @@ use self::completions::CompletionsArgs;
 use self::man::ManArgs;
 #[cfg(feature = "full")]
 use self::top::TopArgs;
+use crate::command::RunCommand;
 #[cfg(not(feature = "full"))]
 use crate::left_out::{LeftOutArgs as CompletionsArgs, LeftOutArgs as ManArgs, LeftOutArgs as TopArgs};
 use crate::report::exit_status;
-use crate::run_command::RunCommand;
 
 /// A user-space page pool for packet buffers.
 #[derive(Parser)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::run_command::RunCommand;
+use crate::command::RunCommand;
 
 /// What is left out, and how to build it.
 const WHY: &str = "this build has no `top`, `man` or `completions`, which belong to the feature \

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Error, Parser};
 
-use crate::engine::interrupt::outlive_file_size_limit;
+use crate::command::RunCommand;
 use crate::report::output;
-use crate::run_command::RunCommand;
+use crate::signals::outlive_file_size_limit;
 
 /// Runs the program that has these options.
 pub fn run<Options: Parser + RunCommand>() -> ExitCode {

@@ -5,6 +5,7 @@ pub(crate) mod colour;
 pub mod error;
 pub(crate) mod exit_status;
 pub mod figure_options;
+pub(crate) mod holders;
 pub mod json;
 pub mod live_table;
 pub mod loss;

@@ -61,6 +61,15 @@ pub fn capability_names(capabilities: CapabilitySet) -> Vec<String> {
     capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
+/// Capabilities as a list in words: `CAP_BPF, CAP_NET_RAW and CAP_PERFMON`.
+pub fn capability_list(capabilities: CapabilitySet) -> String {
+    let names = capability_names(capabilities);
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// The columns and rows of a terminal; `None` if it is not a terminal.
 pub fn terminal_size(of: impl AsFd) -> Option<(u16, u16)> {
     isatty(&of).then(|| tcgetwinsize(&of).map_or((0, 0), |size| (size.ws_col, size.ws_row)))
@@ -122,6 +131,16 @@ pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn capabilities_are_listed_in_words() {
+        let (raw, lock) = (CapabilitySet::NET_RAW, CapabilitySet::IPC_LOCK);
+        assert_eq!(
+            (capability_list(raw), capability_list(CapabilitySet::empty())),
+            ("CAP_NET_RAW".into(), String::new())
+        );
+        assert_eq!(capability_list(CapabilitySet::BPF | raw | lock), "CAP_NET_RAW, CAP_IPC_LOCK and CAP_BPF");
+    }
 
     #[test]
     fn a_lack_of_descriptors_is_no_other_error() {

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use pagepool::Publication;
-use pagepool_cli::engine::interrupt::cpu_time_limit;
+use pagepool_cli::command::RunCommand;
 use pagepool_cli::file_name::file_name;
 use pagepool_cli::report::error::error_chain;
 use pagepool_cli::report::number::count_of;
 use pagepool_cli::report::output;
-use pagepool_cli::run_command::RunCommand;
+use pagepool_cli::signals::cpu_time_limit;
 use serde::Serialize;
 
 use crate::measure::machine::Machine;

@@ -12,10 +12,10 @@ use crate::holdings::Holdings;
 use crate::live::{SoakFigures, SoakSnapshot};
 use crate::peer_process::PeerProcess;
 use crate::schedule::Schedule;
-use pagepool_cli::engine::interrupt::RunSignals;
-use pagepool_cli::engine::run_state::RunState;
-use pagepool_cli::engine::watch::Why;
 use pagepool_cli::report::output;
+use pagepool_cli::signals::RunSignals;
+use pagepool_cli::traffic::shared_state::RunState;
+use pagepool_cli::traffic::watch::Why;
 
 const STEP: Duration = Duration::from_millis(1);
 const DOWN: Duration = Duration::from_secs(1);

@@ -3,16 +3,16 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pagepool_cli::engine::figures;
-use pagepool_cli::engine::port_sample::object;
-use pagepool_cli::engine::run_state::Sample;
-use pagepool_cli::engine::watch::Why;
-use pagepool_cli::queues::json_lines::{Beside, JsonLines};
-use pagepool_cli::queues::queue_name::QueueName;
 use pagepool_cli::report::figure_options::{FigureOptions, OutputForm};
+use pagepool_cli::report::json::object;
 use pagepool_cli::report::live_table::LiveTable;
 use pagepool_cli::report::number::grouped;
 use pagepool_cli::report::verdict::Verdict;
+use pagepool_cli::traffic::figures;
+use pagepool_cli::traffic::figures::json_lines::{Beside, JsonLines};
+use pagepool_cli::traffic::figures::queue_name::QueueName;
+use pagepool_cli::traffic::shared_state::Sample;
+use pagepool_cli::traffic::watch::Why;
 
 use crate::counts::PeerCounts;
 use crate::holdings::Holdings;

@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use pagepool_cli::engine::interrupt::listen;
-use pagepool_cli::queues::published_run::PublishOptions;
+use pagepool_cli::command::RunCommand;
 use pagepool_cli::report::figure_options::FigureOptions;
 use pagepool_cli::report::loss::LossLimit;
-use pagepool_cli::run_command::RunCommand;
+use pagepool_cli::signals::listen;
+use pagepool_cli::traffic::publish_options::PublishOptions;
 
 use crate::peer::{self, PeerParams};
 use crate::run::soak;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use pagepool::PoolRef;
-use pagepool_cli::engine::figures;
-use pagepool_cli::engine::port_sample::{PortSample, object};
-use pagepool_cli::queues::losses;
+use pagepool_cli::report::json::object;
 use pagepool_cli::report::loss::{LossLimit, LossShare};
 use pagepool_cli::report::number::grouped;
 use pagepool_cli::report::verdict::Verdict;
+use pagepool_cli::traffic::figures;
+use pagepool_cli::traffic::figures::losses;
+use pagepool_cli::traffic::port_sample::PortSample;
 
 use crate::fault_injector::FaultReport;
 use crate::flow::Flow;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use pagepool::Holders;
 use pagepool_cli::demo::veth::{self, VethSetup};
-use pagepool_cli::engine::interrupt::RunSignals;
-use pagepool_cli::engine::run_state::{Phase, RunState, Sample};
 use pagepool_cli::report::figure_options::FigureOptions;
 use pagepool_cli::report::loss::LossLimit;
+use pagepool_cli::signals::RunSignals;
+use pagepool_cli::traffic::shared_state::{Phase, RunState, Sample};
 
 use crate::fault_injector::{FaultInjector, FaultReport};
 use crate::live::{SoakFigures, SoakSnapshot};

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use clap::Args;
 use pagepool_watch::shown_path;
 
+use crate::command::RunCommand;
 use crate::observing::look::folder;
 use crate::report::error::error_chain;
 use crate::report::output;
-use crate::run_command::RunCommand;
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CleanArgs {}

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory};
 use clap_complete::{Generator, Shell};
 
+use crate::command::RunCommand;
 use crate::commands::Cli;
 use crate::report::output;
-use crate::run_command::RunCommand;
 
 #[derive(Args)]
 pub struct CompletionsArgs {

@@ -4,20 +4,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::command::RunCommand;
 use crate::demo::live::View;
 use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
-use crate::engine::interrupt::listen;
-use crate::engine::run_time;
-use crate::queues::published_run::PublishOptions;
-use crate::report::figure_options::FigureOptions;
+use crate::report::figure_options::{FigureOptions, run_seconds};
 use crate::report::loss::LossLimit;
-use crate::run_command::RunCommand;
+use crate::signals::listen;
+use crate::traffic::publish_options::PublishOptions;
 
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// Stop after N seconds; Ctrl-C stops earlier and prints the verdict
-    #[arg(long, value_name = "N", default_value = "5", value_parser = run_time::seconds)]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = run_seconds)]
     seconds: u64,
     /// Where the demo runs
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = DemoOn::Auto)]

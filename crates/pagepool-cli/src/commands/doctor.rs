@@ -11,13 +11,13 @@ use clap::Args;
 use pagepool_watch::RunFolder;
 use pagepool_watch::doctor::{DoctorReport, Examination, RULES};
 
-use crate::engine::interrupt::{RunSignals, listen};
+use crate::command::RunCommand;
 use crate::observing::look::folder;
 use crate::report::exit_status;
 use crate::report::json::print_json;
 use crate::report::number::count_of;
 use crate::report::output;
-use crate::run_command::RunCommand;
+use crate::signals::{RunSignals, listen};
 
 /// How often a wait checks for a signal.
 const NAP: Duration = Duration::from_millis(20);

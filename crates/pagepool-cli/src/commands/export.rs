@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pagepool_watch::{MetricsFormat, RunFolder, shown_path};
 
-use crate::engine::interrupt::listen;
+use crate::command::RunCommand;
 use crate::file_name::file_name;
 use crate::observing::look::folder;
 use crate::observing::metrics_server::serve;
 use crate::observing::metrics_text::metrics;
 use crate::report::output;
-use crate::run_command::RunCommand;
+use crate::signals::listen;
 
 /// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use clap::Args;
 use kernel_pools::KernelOverview;
 
+use crate::command::RunCommand;
 use crate::observing::chosen::Chosen;
 use crate::observing::options::{ObserveOptions, status};
 use crate::observing::overview::Overview;
-use crate::run_command::RunCommand;
 
 /// The long help.
 pub const ABOUT: &str = "\

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 
+use crate::command::RunCommand;
 use crate::commands::Cli;
 use crate::file_name::file_name;
 use crate::report::output;
-use crate::run_command::RunCommand;
 
 #[derive(Args)]
 pub struct ManArgs {

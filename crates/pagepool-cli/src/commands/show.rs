@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use crate::command::RunCommand;
 use crate::observing::chosen::Chosen;
 use crate::observing::details::Details;
 use crate::observing::options::{ObserveOptions, status};
-use crate::run_command::RunCommand;
 
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::command::RunCommand;
 use crate::observing::look::folder;
-use crate::run_command::RunCommand;
 use crate::top;
 
 /// The long help.

@@ -10,9 +10,9 @@ use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, swap_ma
 use rtrb::{Producer, PushError};
 
 use super::plan::DemoAction;
-use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
-use crate::engine::run_state::RunState;
+use crate::traffic::poll_loop::frame_source::NoSource;
+use crate::traffic::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
+use crate::traffic::shared_state::RunState;
 
 /// The longest sleep: short compared with the round trip of a TCP packet that waits for room on a transmit
 /// ring.

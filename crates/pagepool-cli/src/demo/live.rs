@@ -8,19 +8,19 @@ use pagepool_link::TcpTransfer;
 use serde_json::{Map, Value};
 
 use super::outcome::DemoResult;
-use crate::engine::figures;
-use crate::engine::interrupt::RunSignals;
-use crate::engine::port_sample::PortSample;
-use crate::engine::run_state::{RunState, Sample};
-use crate::engine::watch::{Watch, Why};
-use crate::queues::json_lines::{Beside, JsonLines};
-use crate::queues::losses;
-use crate::queues::queue_name::QueueName;
 use crate::report::figure_options::{FigureOptions, OutputForm};
 use crate::report::live_table::LiveTable;
 use crate::report::loss::LossLimit;
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
+use crate::signals::RunSignals;
+use crate::traffic::figures;
+use crate::traffic::figures::json_lines::{Beside, JsonLines};
+use crate::traffic::figures::losses;
+use crate::traffic::figures::queue_name::QueueName;
+use crate::traffic::port_sample::PortSample;
+use crate::traffic::shared_state::{RunState, Sample};
+use crate::traffic::watch::{Watch, Why};
 
 /// Seconds between two lines.
 const STATS_EVERY: u64 = 1;

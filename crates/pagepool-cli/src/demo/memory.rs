@@ -23,9 +23,9 @@ use super::live::{DemoFigures, DemoTitle, View};
 use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
-use crate::engine::memory_node;
-use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::{error_chain, no_thread};
+use crate::traffic::shared_state::{Phase, RunState, Sample};
+use crate::traffic::sockets::memory_node;
 
 const MODE: &str = "in_memory";
 

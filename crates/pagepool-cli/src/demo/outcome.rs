@@ -3,11 +3,11 @@
 use pagepool::{PAGE_SIZE, PoolRef};
 
 use super::plan::DemoAction;
-use crate::engine::figures;
-use crate::engine::port_sample::{PortSample, pool_fields};
-use crate::queues::losses;
 use crate::report::loss::{LossLimit, LossShare};
 use crate::report::verdict::Verdict;
+use crate::traffic::figures;
+use crate::traffic::figures::losses;
+use crate::traffic::port_sample::{PortSample, pool_fields};
 
 #[derive(Debug)]
 pub struct DemoResult {

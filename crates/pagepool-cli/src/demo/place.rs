@@ -8,7 +8,6 @@ use super::live::View;
 use super::memory::{self, MemoryDemo};
 use super::plan::DemoAction;
 use super::veth::{self, VethSetup};
-use crate::engine::privileges::named;
 use crate::report::output;
 use crate::sys::{self, CapabilitySet};
 
@@ -61,7 +60,7 @@ fn why_in_memory(why: &str) -> String {
         false => format!(
             "This process lacks {}, so using in-memory NICs. For the AF_XDP demo run as root, outside a \
              restricted container.",
-            named(missing)
+            sys::capability_list(missing)
         ),
         true => format!("The AF_XDP demo is not available, so using in-memory NICs: {why}"),
     }

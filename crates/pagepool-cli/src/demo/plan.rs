@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use pagepool::{ArenaParams, Holders, NodeId, NodePolicy, PAGE_SIZE, PoolParams};
 use pagepool_net::{BUDGET, OpenParams};
 
-use crate::engine::memory_node;
+use crate::traffic::sockets::memory_node;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoAction {

@@ -21,10 +21,10 @@ use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, View};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
-use crate::engine::memory_node;
-use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
+use crate::traffic::shared_state::{Phase, RunState, Sample};
+use crate::traffic::sockets::memory_node;
+use crate::traffic::sockets::socket_sizes::SocketSizes;
 
 /// The sender is stopped when the time is over. This limits it if that fails.
 const GRACE: Duration = Duration::from_secs(60);

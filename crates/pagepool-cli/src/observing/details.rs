@@ -9,7 +9,7 @@ use super::json;
 use super::look::{ago, has_deferred, percent, places};
 use super::options::Shown;
 use super::overview::title;
-use crate::engine::figures::holders;
+use crate::report::holders;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::Terminal;

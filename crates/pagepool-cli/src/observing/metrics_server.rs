@@ -19,8 +19,8 @@ use pagepool_watch::RunFolder;
 use self::client::{MOST_BYTES, MetricsClient};
 use self::request::{RequestHead, content_type, read_head};
 use super::metrics_text::metrics;
-use crate::engine::interrupt::RunSignals;
 use crate::report::output;
+use crate::signals::RunSignals;
 use crate::sys;
 
 /// How often the server checks for the end of the run, and for clients that are too slow.

@@ -9,12 +9,12 @@ use pagepool_watch::{KernelLook, KernelWatch, Observation};
 use serde::Serialize;
 
 use super::look::folder;
-use crate::engine::interrupt::{RunSignals, listen};
 use crate::report::error::error_chain;
 use crate::report::json::{json_line, print_json};
 use crate::report::live_table::LiveLine;
 use crate::report::output;
 use crate::report::terminal::Terminal;
+use crate::signals::{RunSignals, listen};
 
 /// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);

@@ -99,6 +99,15 @@ impl FigureOptions {
     }
 }
 
+/// A day.
+const MOST_SECONDS: u64 = 86_400;
+
+/// Reads how long a run takes.
+pub fn run_seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("the run time is 1 to {MOST_SECONDS} whole seconds; Ctrl-C stops earlier"))
+}
+
 fn interval(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0..=3600).contains(seconds));
     seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds; 0 prints no figures".into())

@@ -28,9 +28,9 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
-use crate::engine::poll_loop::PortHandler;
 use crate::report::error::no_thread;
 use crate::report::output;
+use crate::traffic::poll_loop::PortHandler;
 
 const RING: usize = 8 << 20;
 const NAP: Duration = Duration::from_millis(1);

@@ -6,11 +6,12 @@ use std::time::Duration;
 use pagepool_net::{Attach, Match, TxMode};
 
 use super::capture::CaptureTap;
-use super::interface::Interface;
 use super::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
-use crate::engine::frame_source::FrameSource;
-use crate::engine::poll_loop::PortHandler;
-use crate::engine::socket_sizes::SocketSizes;
+use crate::traffic::poll_loop::PortHandler;
+use crate::traffic::poll_loop::frame_source::FrameSource;
+use crate::traffic::sockets::interface::Interface;
+use crate::traffic::sockets::setup::PortSide;
+use crate::traffic::sockets::socket_sizes::SocketSizes;
 
 pub trait TrafficCommand {
     type Handler: PortHandler;
@@ -120,13 +121,4 @@ pub struct ThreadContext<'a> {
     pub sides: Vec<PortSide>,
     /// Copies packets to a file. A command that sends takes it; otherwise received packets are copied.
     pub tap: Option<CaptureTap>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortSide {
-    /// The pair of queues, of different interfaces, that packets go between. It has its own memory.
-    pub pair: usize,
-    /// The index of the interface among the command's, and its queue.
-    pub interface: usize,
-    pub queue: u32,
 }

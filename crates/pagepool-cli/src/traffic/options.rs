@@ -8,11 +8,11 @@ use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::file_name::file_name;
-use crate::queues::published_run::PublishOptions;
-use crate::report::figure_options::FigureOptions;
+use crate::report::figure_options::{FigureOptions, run_seconds};
 use crate::report::loss::LossLimit;
 use crate::report::number::count_of;
 use crate::report::option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};
+use crate::traffic::publish_options::PublishOptions;
 
 /// Options of every command on interfaces. The first line of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
@@ -98,7 +98,7 @@ pub struct TrafficOptions {
     /// Stop after N seconds [default: at Ctrl-C]
     ///
     /// Ctrl-C stops earlier and prints the verdict. A second Ctrl-C stops at once, without a verdict.
-    #[arg(long, value_name = "N", value_parser = crate::engine::run_time::seconds, help_heading = OUTPUT)]
+    #[arg(long, value_name = "N", value_parser = run_seconds, help_heading = OUTPUT)]
     pub seconds: Option<u64>,
     #[command(flatten)]
     pub limit: LossLimit,

@@ -4,8 +4,8 @@ use pagepool_link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 use pagepool_watch::KernelLook;
 use serde_json::{Value, json};
 
-use crate::engine::port_sample::object;
 use crate::observing::options::ShownOfKernel;
+use crate::report::json::object;
 use crate::report::live_table::{LiveLine, LiveTable};
 use crate::report::number::{grouped, without_zeros};
 

@@ -3,22 +3,22 @@
 use pagepool::{PoolRef, Publication};
 use pagepool_link::Promiscuous;
 
+use super::environment::Site;
 use super::flow_spread::FlowSpread;
 use super::opened::Opened;
 use super::planned::Planned;
 use super::queue_threads::QueueThreads;
-use super::site::Site;
 use super::warnings;
-use crate::engine::privileges::Needs;
-use crate::engine::sent_by_links::SentByLinks;
-use crate::queues::queue_name::QueueName;
 use crate::report::output;
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::capture::{Capture, CaptureFile};
-use crate::traffic::command::{PortSide, TrafficCommand, TrafficPlan};
-use crate::traffic::interface::Interface;
-use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::{OpenedInterface, TrafficSetup};
+use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::traffic::figures::queue_name::QueueName;
+use crate::traffic::run::kept_capabilities::Needs;
+use crate::traffic::run::offloads::OffloadsOff;
+use crate::traffic::run::sent_by_links::SentByLinks;
+use crate::traffic::sockets::interface::Interface;
+use crate::traffic::sockets::setup::{OpenedInterface, PortSide, TrafficSetup};
 
 /// The fields are in the order in which they are undone.
 pub struct Attached<'a, C: TrafficCommand> {

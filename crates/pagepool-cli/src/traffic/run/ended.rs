@@ -9,8 +9,8 @@ use super::attached::{Attached, Record};
 use super::running::{Running, Watched};
 use crate::traffic::capture::Capture;
 use crate::traffic::command::TrafficCommand;
-use crate::traffic::live_figures::LiveFigures;
-use crate::traffic::summary::TrafficResult;
+use crate::traffic::run::live_figures::LiveFigures;
+use crate::traffic::run::summary::TrafficResult;
 
 pub struct Ended {
     result: TrafficResult,

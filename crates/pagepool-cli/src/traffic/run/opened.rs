@@ -3,13 +3,13 @@
 use pagepool::Publication;
 use pagepool_link::Promiscuous;
 
+use super::environment::Site;
 use super::planned::Planned;
-use super::site::Site;
 use crate::report::error::error_chain;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
-use crate::traffic::interface::{Interface, pairs_of};
-use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::{SetupParams, TrafficSetup};
+use crate::traffic::run::offloads::OffloadsOff;
+use crate::traffic::sockets::interface::{Interface, pairs_of};
+use crate::traffic::sockets::setup::{SetupParams, TrafficSetup};
 
 /// The fields are in the order in which they are undone.
 pub struct Opened<'a, C> {

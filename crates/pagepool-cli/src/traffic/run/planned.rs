@@ -1,11 +1,11 @@
 //! Phase 1: what the run needs is known and allowed. Nothing is opened yet.
 
-use super::rights;
-use super::site::Site;
-use crate::engine::memory_node;
-use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
+use super::environment::Site;
+use super::required_capabilities;
 use crate::traffic::capture::CaptureFile;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::traffic::sockets::memory_node;
+use crate::traffic::sockets::socket_sizes::{SocketNeeds, SocketSizes};
 
 pub struct Planned<'a, C> {
     pub command: &'a C,
@@ -20,7 +20,7 @@ impl<'a, C: TrafficCommand> Planned<'a, C> {
         let plan = command.plan();
         let site = Site::look_up(command, &plan)?;
         let sizes = sizes(command, &plan, &site)?;
-        rights::check(&plan, &site.interfaces, &sizes)?;
+        required_capabilities::check(&plan, &site.interfaces, &sizes)?;
         let capture = plan.options.pcap.as_deref().map(CaptureFile::open).transpose()?;
         Ok(Self { command, plan, site, capture, sizes })
     }

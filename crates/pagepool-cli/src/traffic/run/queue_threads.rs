@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use pagepool_net::{NoStack, Redirect, Tally};
 
-use super::site::Site;
-use crate::engine::memory_node;
-use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
-use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::engine::socket_sizes::SocketSizes;
+use super::environment::Site;
 use crate::report::error::error_chain;
 use crate::report::output;
 use crate::sys::CapabilitySet;
 use crate::traffic::capture::{CaptureFile, Tapped};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::interface::pairs_of;
 use crate::traffic::options::Cpus;
-use crate::traffic::queue_progress::QueueProgress;
-use crate::traffic::setup::{OpenedInterface, TrafficSetup};
+use crate::traffic::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
+use crate::traffic::shared_state::{Phase, RunState, Sample};
+use crate::traffic::sockets::interface::pairs_of;
+use crate::traffic::sockets::memory_node;
+use crate::traffic::sockets::queue_progress::QueueProgress;
+use crate::traffic::sockets::setup::{OpenedInterface, TrafficSetup};
+use crate::traffic::sockets::socket_sizes::SocketSizes;
 
 /// The time between two checks of how many queues are closed: short, because the end waits for the last one.
 const CLOSING_LOOK: Duration = Duration::from_millis(2);

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use super::attached::Attached;
-use crate::engine::link_watch::{LinkWatch, SeenChanges};
-use crate::engine::run_state::{RunEnd, Sample};
-use crate::engine::watch::Watch;
 use crate::traffic::command::TrafficCommand;
-use crate::traffic::live_figures::LiveFigures;
-use crate::traffic::service_status::ServiceStatus;
+use crate::traffic::run::link_watch::{LinkWatch, SeenChanges};
+use crate::traffic::run::live_figures::LiveFigures;
+use crate::traffic::run::service_status::ServiceStatus;
+use crate::traffic::shared_state::{RunEnd, Sample};
+use crate::traffic::watch::Watch;
 
 /// Seconds between two prints of figures.
 const STATS_EVERY: u64 = 1;

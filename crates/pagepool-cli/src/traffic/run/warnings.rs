@@ -3,13 +3,14 @@
 use pagepool_link::{Ethtool, shell_word};
 use pagepool_net::Match;
 
-use super::site::Site;
+use super::environment::Site;
+use crate::report::number::ranges;
 use crate::report::output;
 use crate::report::terminal::OWN_LINE;
 use crate::traffic::command::TrafficPlan;
-use crate::traffic::interface::{Interface, pairs_of};
-use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::{OpenedInterface, listed};
+use crate::traffic::run::offloads::OffloadsOff;
+use crate::traffic::sockets::interface::{Interface, pairs_of};
+use crate::traffic::sockets::setup::OpenedInterface;
 
 pub fn warn(
     plan: &TrafficPlan<'_>,
@@ -46,7 +47,7 @@ fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
     output::note(format_args!(
         "packets of the match that {name} puts into queues other than {} go to the kernel. These rules move \
          them (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
-        listed(queues),
+        ranges(queues),
         adds.collect::<Vec<_>>().join("; ")
     ));
 }

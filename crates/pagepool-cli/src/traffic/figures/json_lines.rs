@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
-use super::queue_figures::{NamedCounts, QueueFigures, three_of};
-use super::queue_name::QueueName;
-use crate::engine::port_sample::{PortSample, object};
-use crate::engine::watch::Why;
 use crate::report::json::json_line;
+use crate::report::json::object;
 use crate::report::output;
 use crate::report::verdict::Verdict;
+use crate::traffic::figures::queue_figures::{NamedCounts, QueueFigures, three_of};
+use crate::traffic::figures::queue_name::QueueName;
+use crate::traffic::port_sample::PortSample;
+use crate::traffic::watch::Why;
 
 /// The kind of the last line.
 const LAST: &str = "last";

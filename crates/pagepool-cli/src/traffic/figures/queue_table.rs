@@ -1,14 +1,13 @@
 //! A table of figures while a command runs: a row for each queue that moved something.
 
-use super::setup::listed;
-use crate::queues::losses;
-use crate::queues::queue_name::QueueName;
+use crate::traffic::figures::losses;
+use crate::traffic::figures::queue_name::QueueName;
 use pagepool_net::KernelStats;
 
-use crate::engine::port_sample::PortSample;
 use crate::report::live_table::LiveLine;
-use crate::report::number::grouped;
+use crate::report::number::{grouped, ranges};
 use crate::report::terminal::{Terminal, fold};
+use crate::traffic::port_sample::PortSample;
 
 /// The room for figures.
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +196,7 @@ fn rest(rows: &[QueueRow<'_>], seconds: f64) -> Option<String> {
     }
     // With spaces, where a long list can be folded.
     let which: Vec<_> =
-        all.iter().map(|(of, queues)| format!("{of} {}", listed(queues).replace(',', ", "))).collect();
+        all.iter().map(|(of, queues)| format!("{of} {}", ranges(queues).replace(',', ", "))).collect();
     let moved: u64 = rows.iter().map(QueueRow::moved).sum();
     (!rows.is_empty()).then(|| match moved {
         0 => format!("nothing moved: {}", which.join("; ")),

@@ -70,14 +70,6 @@ impl Needs {
     }
 }
 
-pub fn named(capabilities: CapabilitySet) -> String {
-    let names = sys::capability_names(capabilities);
-    match names.split_last() {
-        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
-        _ => names.concat(),
-    }
-}
-
 /// The first two numbers of a version; 0 for a missing one.
 fn version(text: &str) -> (u32, u32) {
     let mut numbers = text.split(|of: char| !of.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
@@ -87,13 +79,6 @@ fn version(text: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn capabilities_are_named_in_words() {
-        let (raw, lock) = (CapabilitySet::NET_RAW, CapabilitySet::IPC_LOCK);
-        assert_eq!((named(raw), named(CapabilitySet::empty())), ("CAP_NET_RAW".into(), String::new()));
-        assert_eq!(named(CapabilitySet::BPF | raw | lock), "CAP_NET_RAW, CAP_IPC_LOCK and CAP_BPF");
-    }
 
     #[test]
     fn versions_are_read() {

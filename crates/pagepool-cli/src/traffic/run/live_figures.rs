@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::command::TrafficPlan;
-use super::queue_table::{self, TableRoom};
-use super::setup::OpenedInterface;
-use super::summary::mode;
-use crate::engine::buffer_locations::BufferLocations;
-use crate::engine::figures;
-use crate::engine::port_sample::PortSample;
-use crate::engine::run_state::{Checked, Sample};
-use crate::engine::watch::Why;
-use crate::queues::json_lines::{Beside, JsonLines};
-use crate::queues::losses::{self, LOSSES};
-use crate::queues::queue_name::QueueName;
 use crate::report::figure_options::{FigureOptions, OutputForm};
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
 use crate::report::terminal::Terminal;
 use crate::report::verdict::Verdict;
+use crate::traffic::command::TrafficPlan;
+use crate::traffic::figures;
+use crate::traffic::figures::buffer_locations::BufferLocations;
+use crate::traffic::figures::json_lines::{Beside, JsonLines};
+use crate::traffic::figures::losses::{self, LOSSES};
+use crate::traffic::figures::queue_name::QueueName;
+use crate::traffic::figures::queue_table::{self, TableRoom};
+use crate::traffic::port_sample::PortSample;
+use crate::traffic::run::summary::mode;
+use crate::traffic::shared_state::{Checked, Sample};
+use crate::traffic::sockets::setup::OpenedInterface;
+use crate::traffic::watch::Why;
 
 /// The figures shown last, and those at the end of the warm-up.
 pub struct LiveFigures {

@@ -1,5 +1,6 @@
 //! The polling thread: owns the pools of its ports, and polls their devices until the run has drained.
 
+pub mod frame_source;
 mod idleness;
 
 use std::hint::spin_loop;
@@ -12,11 +13,11 @@ use pagepool::{Bound, Error, Pool};
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, Tally, TxQueue, Wake};
 
 use self::idleness::{Idleness, Rest};
-use super::frame_source::{FrameSource, SourceState};
-use super::port_sample::PortSample;
-use super::run_state::{Checked, Phase, RunState};
 use crate::report::error::{error_chain, no_thread};
 use crate::sys::{self, CapabilitySet};
+use crate::traffic::poll_loop::frame_source::{FrameSource, SourceState};
+use crate::traffic::port_sample::PortSample;
+use crate::traffic::shared_state::{Checked, Phase, RunState};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
@@ -272,7 +273,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::run_state::RunEnd;
+    use crate::traffic::shared_state::RunEnd;
 
     #[test]
     fn a_thread_that_panics_ends_the_run_and_no_other_does() {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::command::TrafficPlan;
-use crate::engine::port_sample::PortSample;
-use crate::engine::run_state::{RunState, Sample};
-use crate::queues::losses;
 use crate::report::number::grouped;
 use crate::report::service_manager::ServiceManager;
+use crate::traffic::command::TrafficPlan;
+use crate::traffic::figures::losses;
+use crate::traffic::port_sample::PortSample;
+use crate::traffic::shared_state::{RunState, Sample};
 
 /// The service manager, and what was reported last.
 pub struct ServiceStatus {

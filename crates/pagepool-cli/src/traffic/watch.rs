@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::interrupt::RunSignals;
-use super::run_state::{RunEnd, RunState};
 use crate::report::output;
+use crate::signals::RunSignals;
+use crate::traffic::shared_state::{RunEnd, RunState};
 
 /// How often the watch checks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(20);

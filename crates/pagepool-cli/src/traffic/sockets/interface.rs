@@ -9,10 +9,10 @@ use pagepool_link::{
 };
 use pagepool_net::Driver;
 
-use super::options::Numbers;
-use crate::engine::socket_sizes::{HEADERS, HEADROOM};
 use crate::report::error::error_chain;
 use crate::report::output;
+use crate::traffic::options::Numbers;
+use crate::traffic::sockets::socket_sizes::{HEADERS, HEADROOM};
 
 const LOOPBACK: &str = "lo";
 /// The scheme of an interface that is given by its name alone.

@@ -6,20 +6,21 @@ use pagepool_net::{Tally, ticks_per_second};
 use pagepool_watch::commands::{LateThread, MoreQueues};
 use serde_json::{Map, Value};
 
-use super::capture::CaptureResult;
-use super::setup::OpenedInterface;
-use crate::engine::buffer_locations::BufferLocations;
-use crate::engine::figures;
-use crate::engine::link_watch::SeenChanges;
-use crate::engine::port_sample::{PortSample, object, pool_fields};
-use crate::engine::run_state::{RunEnd, Sample};
-use crate::engine::sent_by_links::SentByLinks;
-use crate::queues::losses::{self, LOSSES};
-use crate::queues::queue_name::QueueName;
+use crate::report::json::object;
 use crate::report::loss::{LossLimit, LossShare};
 use crate::report::number::grouped;
 use crate::report::terminal::in_line;
 use crate::report::verdict::Verdict;
+use crate::traffic::capture::CaptureResult;
+use crate::traffic::figures;
+use crate::traffic::figures::buffer_locations::BufferLocations;
+use crate::traffic::figures::losses::{self, LOSSES};
+use crate::traffic::figures::queue_name::QueueName;
+use crate::traffic::port_sample::{PortSample, pool_fields};
+use crate::traffic::run::link_watch::SeenChanges;
+use crate::traffic::run::sent_by_links::SentByLinks;
+use crate::traffic::shared_state::{RunEnd, Sample};
+use crate::traffic::sockets::setup::OpenedInterface;
 
 /// If an interface among several loses all of this many packets, that is not by chance.
 const NOT_BY_CHANCE: u64 = 100;

@@ -4,11 +4,11 @@ use pagepool_link::LinkInfo;
 use pagepool_net::Attach;
 
 use super::flow_spread::FlowSpread;
-use crate::engine::interrupt::{RunSignals, listen};
+use crate::signals::{RunSignals, listen};
 use crate::sys;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
-use crate::traffic::interface::{Interface, Kernel};
 use crate::traffic::options::{Cpus, Numbers, TrafficOptions};
+use crate::traffic::sockets::interface::{Interface, Kernel};
 
 pub struct Site {
     pub kernel: Kernel,

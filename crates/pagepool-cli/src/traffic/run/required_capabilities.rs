@@ -3,14 +3,13 @@
 
 use pagepool_link::shell_word;
 
-use crate::engine::privileges::named;
-use crate::engine::socket_sizes::SocketSizes;
 use crate::report::terminal::OWN_LINE;
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::command::TrafficPlan;
-use crate::traffic::interface::Interface;
 use crate::traffic::options::Mode;
-use crate::traffic::setup;
+use crate::traffic::sockets::interface::Interface;
+use crate::traffic::sockets::setup;
+use crate::traffic::sockets::socket_sizes::SocketSizes;
 
 /// All that commands on interfaces ever require, except to run beside others. The message grants all of them.
 const USUAL: CapabilitySet = CapabilitySet::NET_RAW
@@ -43,7 +42,7 @@ pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSiz
         "{} requires {}, which this process does not have{locked}. Run it as root, or grant \
          them:{OWN_LINE}setcap {grant}+ep {}",
         plan.name,
-        named(missing),
+        sys::capability_list(missing),
         shell_word(&std::env::current_exe().unwrap_or_default().to_string_lossy())
     ))
 }

@@ -4,6 +4,8 @@ use pagepool::{Inflight, PoolRef, Stats};
 use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PacketHandler, PathStats, PortId, Stack, TxQueue};
 use serde_json::{Map, Value};
 
+use crate::report::json::object;
+
 /// The counts of one port.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortSample {
@@ -59,10 +61,6 @@ pub fn pool_fields(pool: &PoolRef) -> Map<String, Value> {
     let mut fields = object(pool.stats().fields());
     fields.insert("name".into(), pool.name().into());
     fields
-}
-
-pub fn object(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
-    counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
 #[cfg(test)]

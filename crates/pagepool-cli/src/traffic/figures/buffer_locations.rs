@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::figures;
-use super::port_sample::PortSample;
 use crate::report::number::{grouped, without_zeros};
+use crate::traffic::figures;
+use crate::traffic::port_sample::PortSample;
 
 /// Buffers that are not in their pools, by where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

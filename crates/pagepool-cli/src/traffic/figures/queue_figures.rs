@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::losses::{self, LOSSES};
-use crate::engine::buffer_locations::BufferLocations;
-use crate::engine::figures;
-use crate::engine::port_sample::{PortSample, object};
+use crate::report::json::object;
+use crate::traffic::figures;
+use crate::traffic::figures::buffer_locations::BufferLocations;
+use crate::traffic::figures::losses::{self, LOSSES};
+use crate::traffic::port_sample::PortSample;
 
 pub type NamedCounts = Vec<(&'static str, u64)>;
 

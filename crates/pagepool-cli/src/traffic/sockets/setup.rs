@@ -16,14 +16,13 @@ use pagepool_net::{
 use serde::Serialize;
 
 use self::side_by_side::side_by_side;
-use super::command::PortSide;
-use super::interface::Interface;
-use super::queue_progress::QueueProgress;
-use crate::engine::poll_loop::PollPort;
-use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
-use crate::report::number::grouped;
+use crate::report::number::{grouped, ranges};
 use crate::report::output;
+use crate::traffic::poll_loop::PollPort;
+use crate::traffic::sockets::interface::Interface;
+use crate::traffic::sockets::queue_progress::QueueProgress;
+use crate::traffic::sockets::socket_sizes::SocketSizes;
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 pub struct TrafficSetup {
@@ -37,6 +36,15 @@ pub struct TrafficSetup {
     /// Keeps XDP programs attached; see [`OpenedDevice::redirect`].
     pub attached: Vec<Arc<Redirect>>,
     pub sizes: SocketSizes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSide {
+    /// The pair of queues, of different interfaces, that packets go between. It has its own memory.
+    pub pair: usize,
+    /// The index of the interface among the command's, and its queue.
+    pub interface: usize,
+    pub queue: u32,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -349,7 +357,7 @@ impl fmt::Display for OpenedInterface {
             "{}: {attach}{copy}, {queues} {} ({} of {}), MTU {}, chunks of {} bytes{}, rings of {} slots, {} \
              pages ({:.1} MiB){tx_mode}",
             self.name,
-            listed(&self.queues),
+            ranges(&self.queues),
             self.queues.len(),
             self.queues_of,
             self.mtu,
@@ -382,22 +390,6 @@ impl fmt::Display for OpenedInterface {
     }
 }
 
-/// Numbers as a list of ranges: `0-3,6`.
-pub fn listed(numbers: &[u32]) -> String {
-    let mut runs: Vec<(u32, u32)> = Vec::new();
-    for &number in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => runs.push((number, number)),
-        }
-    }
-    let said = |&(first, last): &(u32, u32)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
-    runs.iter().map(said).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -411,12 +403,6 @@ mod tests {
     }
     use pagepool_link::Netlink;
     use pagepool_net::open_device;
-
-    #[test]
-    fn queues_are_listed_in_runs() {
-        assert_eq!(listed(&[0]), "0");
-        assert_eq!(listed(&[0, 1, 2, 5, 4]), "0-2,5,4");
-    }
 
     #[test]
     fn queues_are_dealt_out_to_pairs() {

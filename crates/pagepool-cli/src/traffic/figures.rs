@@ -1,14 +1,19 @@
 //! Figures computed from what pools, NICs and ports have counted.
 
-pub mod holders;
+pub(crate) mod buffer_locations;
+pub mod json_lines;
+pub mod losses;
+pub(crate) mod queue_figures;
+pub mod queue_name;
+pub(crate) mod queue_table;
 
 use pagepool::{PoolRef, Stats};
 use pagepool_net::{DeviceStats, KernelStats};
 use pagepool_watch::commands::recycled_of;
 
-use super::port_sample::PortSample;
 use crate::report::number::without_zeros;
 use crate::report::verdict::Verdict;
+use crate::traffic::port_sample::PortSample;
 
 pub const WELL: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
 
@@ -73,7 +78,7 @@ pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample
     verdict.fail_count(missing, "buffers were not returned");
     match missing {
         0 => verdict.all_returned(),
-        _ => holders::name(verdict, pools),
+        _ => crate::report::holders::name(verdict, pools),
     }
 }
 
