@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 /// The options of a command, which can run it.
-pub trait RunCommand {
+pub trait Command {
     /// Runs the command. The status says whether the run passed.
-    fn run(&self) -> Result<ExitCode, String>;
+    fn execute(&self) -> Result<ExitCode, String>;
 }

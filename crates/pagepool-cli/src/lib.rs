@@ -36,6 +36,6 @@ use std::process::ExitCode;
 use crate::commands::Cli;
 
 /// The main function of the command `pagepool`.
-pub fn run() -> ExitCode {
-    program::run::<Cli>()
+pub fn main() -> ExitCode {
+    program::main::<Cli>()
 }

@@ -18,34 +18,34 @@ use crate::sys;
 
 /// Flags that signals set.
 #[derive(Clone, Debug, Default)]
-pub struct RunSignals {
+pub struct Signals {
     /// Set if the run is to end.
     pub end: Arc<AtomicBool>,
     /// Set if the current figures are to be printed.
-    asked: Arc<AtomicBool>,
+    requested: Arc<AtomicBool>,
 }
 
-impl RunSignals {
+impl Signals {
     pub fn interrupted(&self) -> bool {
         self.end.load(Ordering::Relaxed)
     }
 
     /// Whether figures were requested since the last call.
-    pub fn take_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Relaxed)
+    pub fn take_request(&self) -> bool {
+        self.requested.load(Ordering::Relaxed) && self.requested.swap(false, Ordering::Relaxed)
     }
 }
 
 /// Installs the handlers; from now on signals set the flags.
-pub fn listen() -> Result<RunSignals, String> {
-    let signals = RunSignals::default();
+pub fn install() -> Result<Signals, String> {
+    let signals = Signals::default();
     let ending = Arc::new(AtomicBool::new(false)); // of the signals that end the process the second time
     let registered = [SIGINT, SIGTERM].into_iter().try_for_each(|signal| {
         flag::register_conditional_shutdown(signal, 128 + signal, ending.clone())?;
         flag::register(signal, ending.clone())?;
         flag::register(signal, signals.end.clone()).map(drop)
     });
-    let registered = registered.and_then(|()| flag::register(SIGUSR1, signals.asked.clone()).map(drop));
+    let registered = registered.and_then(|()| flag::register(SIGUSR1, signals.requested.clone()).map(drop));
     let registered = registered.and_then(|()| match sys::is_ignored(SIGHUP) {
         true => Ok(()), // by nohup
         false => flag::register(SIGHUP, signals.end.clone()).map(drop),
@@ -57,7 +57,7 @@ pub fn listen() -> Result<RunSignals, String> {
 
 /// Makes a write beyond the limit on file sizes fail, in every thread, instead of ending the process. A
 /// handler does this: programs that this process starts do not inherit it.
-pub fn outlive_file_size_limit() -> Result<(), String> {
+pub fn survive_file_size_limit() -> Result<(), String> {
     let handled = flag::register(SIGXFSZ, Arc::default());
     handled.map(drop).map_err(|error| format!("cannot handle SIGXFSZ: {error}"))
 }

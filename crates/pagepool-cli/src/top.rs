@@ -31,13 +31,13 @@ use crate::report::colour;
 use crate::report::terminal::Terminal;
 
 /// Runs until the user quits, a signal ends it, or the terminal is closed.
-pub fn run(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {
+pub fn show(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {
     let mut screen = Screen::open()?;
     let theme = TopTheme { has_colours: colour::is_on(Terminal::of_output().as_ref()) };
     force_color_output(theme.has_colours); // crossterm has its own rule
     let (sampler, sampled) = Sampler::new(folder);
     let app = TopApp::new(sampled, delay, filter);
-    let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.run(&mut screen);
+    let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.draw_until_quit(&mut screen);
     let is_ended = screen.is_ended(); // later output errors do not count
     drop(screen);
     shown
@@ -54,7 +54,7 @@ struct TopLoop {
 }
 
 impl TopLoop {
-    fn run(&mut self, screen: &mut Screen) -> io::Result<()> {
+    fn draw_until_quit(&mut self, screen: &mut Screen) -> io::Result<()> {
         // The second look comes early, to show rates at once.
         let mut due = self.looked + self.app.delay.min(Duration::from_millis(250));
         while !screen.is_ended() {
@@ -85,7 +85,7 @@ impl TopLoop {
         self.looked = Instant::now();
         if !self.app.paused {
             self.sampler.look(&mut self.app.sampled);
-            self.app.looked();
+            self.app.refresh();
         }
     }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use pagepool::Publication;
-use pagepool_cli::command::RunCommand;
+use pagepool_cli::command::Command;
 use pagepool_cli::file_name::file_name;
 use pagepool_cli::report::error::error_chain;
 use pagepool_cli::report::number::count_of;
@@ -92,8 +92,8 @@ enum BenchReport {
     },
 }
 
-impl RunCommand for BenchArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for BenchArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let Self { report, json, filter, quick, list, publish, .. } = self;
         let plan = if *quick { Plan::QUICK } else { Plan::FULL };
         match report {

@@ -9,10 +9,10 @@ use pagepool_cli::report::live_table::LiveTable;
 use pagepool_cli::report::number::grouped;
 use pagepool_cli::report::verdict::Verdict;
 use pagepool_cli::traffic::figures;
-use pagepool_cli::traffic::figures::json_lines::{Beside, JsonLines};
+use pagepool_cli::traffic::figures::json_lines::{ExtraCounts, JsonLines};
 use pagepool_cli::traffic::figures::queue_name::QueueName;
 use pagepool_cli::traffic::shared_state::Sample;
-use pagepool_cli::traffic::watch::Why;
+use pagepool_cli::traffic::watch::Trigger;
 
 use crate::counts::PeerCounts;
 use crate::holdings::Holdings;
@@ -105,13 +105,13 @@ impl SoakFigures {
         self.every.is_some_and(|every| now >= self.due + every)
     }
 
-    pub fn show(&mut self, why: Why, now: SoakSnapshot) {
-        if why == Why::Due {
+    pub fn show(&mut self, trigger: Trigger, now: SoakSnapshot) {
+        if trigger == Trigger::Timer {
             self.due = now.at;
         }
         if let Some(lines) = &mut self.json_lines {
             let beside = beside(&now);
-            return lines.figures(why, now.at, now.sample.ports, Some(beside));
+            return lines.figures(trigger, now.at, now.sample.ports, Some(beside));
         }
         self.show_head();
         let cells = self.cells(&now);
@@ -153,7 +153,7 @@ impl SoakFigures {
     }
 }
 
-fn beside(now: &SoakSnapshot) -> Beside {
+fn beside(now: &SoakSnapshot) -> ExtraCounts {
     let peers = now.peers[0].plus(&now.peers[1]);
     let counts = vec![
         ("sent", peers.sent),
@@ -165,5 +165,5 @@ fn beside(now: &SoakSnapshot) -> Beside {
     ];
     let figures =
         [("longest_silence_ms", now.outage.as_millis() as u64), ("rss_kib", Holdings::now().rss_kib)];
-    Beside { name: "peers", counts, now: object(figures) }
+    ExtraCounts { name: "peers", counts, now: object(figures) }
 }

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use pagepool_cli::command::RunCommand;
+use pagepool_cli::command::Command;
 use pagepool_cli::report::figure_options::FigureOptions;
 use pagepool_cli::report::loss::LossLimit;
-use pagepool_cli::signals::listen;
+use pagepool_cli::signals;
 use pagepool_cli::traffic::publish_options::PublishOptions;
 
 use crate::peer::{self, PeerParams};
@@ -56,18 +56,18 @@ enum SoakProcess {
     Peer(PeerParams),
 }
 
-impl RunCommand for SoakOptions {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for SoakOptions {
+    fn execute(&self) -> Result<ExitCode, String> {
         match &self.process {
             Some(SoakProcess::Peer(params)) => peer::run(params),
-            None => self.soak.run(),
+            None => self.soak.execute(),
         }
     }
 }
 
-impl RunCommand for SoakArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for SoakArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let _published = self.publish.publish("soak");
-        soak(&self.schedule, self.figures, self.publish.holders(), self.limit, &listen()?)
+        soak(&self.schedule, self.figures, self.publish.holders(), self.limit, &signals::install()?)
     }
 }

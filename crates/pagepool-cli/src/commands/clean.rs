@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use pagepool_watch::shown_path;
 
-use crate::command::RunCommand;
+use crate::command::Command;
 use crate::observing::look::folder;
 use crate::report::error::error_chain;
 use crate::report::output;
@@ -13,8 +13,8 @@ use crate::report::output;
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CleanArgs {}
 
-impl RunCommand for CleanArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for CleanArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let folder = folder()?;
         let cleaned = folder.clean().map_err(|error| error_chain(&error))?;
         let mut status = ExitCode::SUCCESS;

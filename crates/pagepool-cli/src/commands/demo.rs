@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::command::RunCommand;
-use crate::demo::live::View;
+use crate::command::Command;
+use crate::demo::live::DemoView;
 use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
 use crate::report::figure_options::{FigureOptions, run_seconds};
 use crate::report::loss::LossLimit;
-use crate::signals::listen;
+use crate::signals;
 use crate::traffic::publish_options::PublishOptions;
 
 #[derive(Args, Clone, Debug)]
@@ -38,12 +38,18 @@ pub struct DemoArgs {
     publish: PublishOptions,
 }
 
-impl RunCommand for DemoArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for DemoArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
-        let signals = listen()?;
+        let signals = signals::install()?;
         let _published = self.publish.publish("demo");
         let Self { seconds, figures: options, limit, .. } = *self;
-        place.run(&View { seconds, options, holders: self.publish.holders(), limit, signals: &signals })
+        place.demonstrate(&DemoView {
+            seconds,
+            options,
+            holders: self.publish.holders(),
+            limit,
+            signals: &signals,
+        })
     }
 }

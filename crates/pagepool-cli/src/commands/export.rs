@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pagepool_watch::{MetricsFormat, RunFolder, shown_path};
 
-use crate::command::RunCommand;
+use crate::command::Command;
 use crate::file_name::file_name;
 use crate::observing::look::folder;
 use crate::observing::metrics_server::serve;
 use crate::observing::metrics_text::metrics;
 use crate::report::output;
-use crate::signals::listen;
+use crate::signals;
 
 /// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);
@@ -53,13 +53,13 @@ pub struct ExportArgs {
     every: Option<u64>,
 }
 
-impl RunCommand for ExportArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for ExportArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let folder = folder()?;
         match (self.listen, &self.textfile) {
-            (Some(address), _) => serve(address, &folder, &listen()?)?,
-            (None, Some(path)) => write_often(path, &folder, self.every)?,
-            (None, None) => output::whole(&metrics(&folder, MetricsFormat::OpenMetrics)),
+            (Some(address), _) => serve(address, &folder, &signals::install()?)?,
+            (None, Some(path)) => write_repeatedly(path, &folder, self.every)?,
+            (None, None) => output::text(&metrics(&folder, MetricsFormat::OpenMetrics)),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -67,7 +67,7 @@ impl RunCommand for ExportArgs {
 
 /// Writes the file once, or repeatedly until a signal ends the command. A failure may be temporary: the next
 /// try can succeed.
-fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
+fn write_repeatedly(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
     let named = shown_path(path);
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => {
@@ -75,12 +75,12 @@ fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<()
         }
         _ => {}
     }
-    let (signals, mut failure) = (listen()?, None);
+    let (signals, mut failure) = (signals::install()?, None);
     let (mut has_written, mut due) = (false, Instant::now());
     loop {
         if Instant::now() >= due {
             let every = Duration::from_secs(every.unwrap_or(0));
-            match exchange(path, &metrics(folder, MetricsFormat::Prometheus)) {
+            match replace_file(path, &metrics(folder, MetricsFormat::Prometheus)) {
                 Ok(()) => {
                     failure
                         .take()
@@ -90,7 +90,7 @@ fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<()
                 }
                 Err(error) => {
                     let why = format!("cannot write {named}: {error}");
-                    if every.is_zero() || !(has_written || may_pass(&error)) {
+                    if every.is_zero() || !(has_written || is_temporary(&error)) {
                         return Err(why);
                     }
                     let pause = every.min(RETRY);
@@ -116,18 +116,18 @@ fn next_due(due: Instant, every: Duration, now: Instant) -> Instant {
 }
 
 /// Whether an error may go away: it does not come from the arguments.
-fn may_pass(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Writes a new file beside the one at `path`, and renames it to that.
-fn exchange(path: &Path, text: &str) -> io::Result<()> {
+fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_file_name(name_beside(path).ok_or(io::ErrorKind::InvalidInput)?);
     let _ = fs::remove_file(&beside); // of an earlier process with this PID, which was killed
     let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
-    let exchanged = written.and_then(|()| fs::rename(&beside, path));
-    exchanged.inspect_err(|_| drop(fs::remove_file(&beside)))
+    let replaced = written.and_then(|()| fs::rename(&beside, path));
+    replaced.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
 /// The name of the new file: the name of the old one and the PID. Containers that share the folder may all
@@ -158,13 +158,13 @@ mod tests {
         let name = "n".repeat(255);
         let folder = TempFolder::new("pagepool-export").unwrap();
         let path = folder.path().join(&name);
-        exchange(&path, "text").unwrap();
+        replace_file(&path, "text").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
         assert_ne!(name_beside("/a.prom".as_ref()), name_beside("/b.prom".as_ref()), "two of one PID");
     }
 
     #[test]
-    fn files_that_were_missed_are_not_caught_up_with() {
+    fn missed_files_are_skipped() {
         let (due, second) = (Instant::now(), Duration::from_secs(1));
         assert_eq!(next_due(due, second, due + second / 2), due + second, "the beat stays");
         assert_eq!(next_due(due, second, due + 12 * second), due + 13 * second);

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_is_kept_and_what_was_missed_is_let_go() {
+    fn a_pace_skips_missed_frames() {
         let (mut pace, start) = (Pace::new(1000.0), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(pace.due(start, 64), Ok(1), "the first one at once");

@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::command::RunCommand;
-use crate::observing::chosen::Chosen;
+use crate::command::Command;
 use crate::observing::details::Details;
 use crate::observing::options::{ObserveOptions, status};
+use crate::observing::selection::Selection;
 
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
     #[command(flatten)]
-    of: Chosen,
+    of: Selection,
     /// Explain what each counter of a pool means, and what to do if it rises
     #[arg(long)]
     explain: bool,
@@ -20,8 +20,8 @@ pub struct ShowArgs {
     options: ObserveOptions,
 }
 
-impl RunCommand for ShowArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        self.options.run(&Details { of: self.of.clone(), explain: self.explain }).map(status)
+impl Command for ShowArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
+        self.options.show(&Details { of: self.of.clone(), explain: self.explain }).map(status)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::command::RunCommand;
+use crate::command::Command;
 use crate::observing::look::folder;
 use crate::top;
 
@@ -31,9 +31,9 @@ pub struct TopArgs {
     filter: String,
 }
 
-impl RunCommand for TopArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        top::run(folder()?, self.delay, self.filter.clone()).map(|()| ExitCode::SUCCESS)
+impl Command for TopArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
+        top::show(folder()?, self.delay, self.filter.clone()).map(|()| ExitCode::SUCCESS)
     }
 }
 

@@ -12,7 +12,7 @@ use rtrb::{Producer, PushError};
 use super::plan::DemoAction;
 use crate::traffic::poll_loop::frame_source::NoSource;
 use crate::traffic::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
-use crate::traffic::shared_state::RunState;
+use crate::traffic::shared_state::SharedState;
 
 /// The longest sleep: short compared with the round trip of a TCP packet that waits for room on a transmit
 /// ring.
@@ -33,12 +33,12 @@ pub struct ForwardTask {
 
 impl ForwardTask {
     /// The pools, for the verdict at the end.
-    pub fn homes(&self) -> [PoolRef; 2] {
+    pub fn pools(&self) -> [PoolRef; 2] {
         self.queues.each_ref().map(|queue| queue.pool.handle())
     }
 
     /// Starts the thread, in the network namespace of the caller, and waits for the end of its warm-up.
-    pub fn start(self, state: Arc<RunState>) -> Result<JoinHandle<DemoHandler>, String> {
+    pub fn start(self, state: Arc<SharedState>) -> Result<JoinHandle<DemoHandler>, String> {
         let Self { queues, pages, burst, action, mut consumer, cpus } = self;
         let passed = queues.iter().any(|queue| queue.pool.handle().records_holders());
         let passed = passed.then(|| Tag::new("passed to the consumer"));

@@ -13,30 +13,30 @@ use crate::report::live_table::LiveTable;
 use crate::report::loss::LossLimit;
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
-use crate::signals::RunSignals;
+use crate::signals::Signals;
 use crate::traffic::figures;
-use crate::traffic::figures::json_lines::{Beside, JsonLines};
+use crate::traffic::figures::json_lines::{ExtraCounts, JsonLines};
 use crate::traffic::figures::losses;
 use crate::traffic::figures::queue_name::QueueName;
 use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{RunState, Sample};
-use crate::traffic::watch::{Watch, Why};
+use crate::traffic::shared_state::{Sample, SharedState};
+use crate::traffic::watch::{Trigger, Watch};
 
 /// Seconds between two lines.
 const STATS_EVERY: u64 = 1;
 
 /// How long a demonstration runs, and what it shows.
-pub struct View<'a> {
+pub struct DemoView<'a> {
     pub seconds: u64,
     pub options: FigureOptions,
     /// What pools record about pages that are out.
     pub holders: Holders,
     pub limit: LossLimit,
-    pub signals: &'a RunSignals,
+    pub signals: &'a Signals,
 }
 
 pub struct DemoFigures<'a> {
-    view: &'a View<'a>,
+    view: &'a DemoView<'a>,
     warm: Sample,
     before: Snapshot,
     table: LiveTable<COLUMNS>,
@@ -58,7 +58,7 @@ pub struct DemoTitle {
 
 impl<'a> DemoFigures<'a> {
     /// Prints the title. `warm`: the counts at the end of the warm-up.
-    pub fn begin(view: &'a View<'a>, warm: Sample, title: DemoTitle) -> Self {
+    pub fn begin(view: &'a DemoView<'a>, warm: Sample, title: DemoTitle) -> Self {
         let options = view.options;
         options.print(&title.line);
         let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
@@ -85,9 +85,9 @@ impl<'a> DemoFigures<'a> {
     /// counts the packets that reached the end of their path.
     pub fn watch(
         &mut self,
-        state: &RunState,
+        state: &SharedState,
         transfer: Option<&TcpTransfer>,
-        arrived: impl Fn(&RunState, &Sample) -> u64,
+        arrived: impl Fn(&SharedState, &Sample) -> u64,
     ) {
         let view = self.view;
         let watch = Watch {
@@ -97,18 +97,18 @@ impl<'a> DemoFigures<'a> {
             signals: view.signals,
         };
         let is_over = || transfer.is_some_and(TcpTransfer::is_over);
-        let show = |at, why| {
+        let show = |at, trigger| {
             let sample = state.sample();
             let arrived = arrived(state, &sample);
             let bytes = transfer.map_or(0, TcpTransfer::received);
-            self.show(why, Snapshot { at, arrived, bytes, sample });
+            self.show(trigger, Snapshot { at, arrived, bytes, sample });
         };
-        watch.run(state, is_over, show, |_| ());
+        watch.wait(state, is_over, show, |_| ());
     }
 
-    fn show(&mut self, why: Why, now: Snapshot) {
+    fn show(&mut self, trigger: Trigger, now: Snapshot) {
         match &mut self.json_lines {
-            Some(lines) => lines.figures(why, now.at, now.sample.ports.clone(), Some(now.beside())),
+            Some(lines) => lines.figures(trigger, now.at, now.sample.ports.clone(), Some(now.beside())),
             None => {
                 self.show_head();
                 let row = self.table.row(&cells(&self.before, &now, &self.warm));
@@ -141,15 +141,15 @@ struct Snapshot {
 
 impl Snapshot {
     /// What reached the end of its path.
-    fn beside(&self) -> Beside {
+    fn beside(&self) -> ExtraCounts {
         let counts = vec![("packets", self.arrived), ("bytes", self.bytes)];
-        Beside { name: "arrived", counts, now: Map::new() }
+        ExtraCounts { name: "arrived", counts, now: Map::new() }
     }
 }
 
 /// Packets that found a queue full.
 fn lost(ports: &[PortSample]) -> u64 {
-    losses::at_queues(ports).iter().map(|(_, count)| count).sum()
+    losses::at_full_queues(ports).iter().map(|(_, count)| count).sum()
 }
 
 const LEGEND: &str = "\

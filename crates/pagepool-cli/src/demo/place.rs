@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use super::live::View;
+use super::live::DemoView;
 use super::memory::{self, MemoryDemo};
 use super::plan::DemoAction;
 use super::veth::{self, VethSetup};
@@ -33,16 +33,16 @@ pub enum DemoPlace {
 
 impl DemoPlace {
     /// Runs the demonstration there, and judges it.
-    pub fn run(self, view: &View<'_>) -> Result<ExitCode, String> {
+    pub fn demonstrate(self, view: &DemoView<'_>) -> Result<ExitCode, String> {
         let set_up = |mtu| VethSetup::new(mtu, sys::two_cpus(), view.holders);
         match self {
-            Self::Memory(demo) => memory::run(demo, view),
-            Self::Veth(mtu) => veth::run(set_up(mtu)?, mtu, view),
+            Self::Memory(demo) => memory::demonstrate(demo, view),
+            Self::Veth(mtu) => veth::demonstrate(set_up(mtu)?, mtu, view),
             Self::VethElse(mtu, demo) => match set_up(mtu) {
-                Ok(setup) => veth::run(setup, mtu, view),
+                Ok(setup) => veth::demonstrate(setup, mtu, view),
                 Err(why) => {
                     output::note(why_in_memory(&why));
-                    memory::run(demo, view)
+                    memory::demonstrate(demo, view)
                 }
             },
         }

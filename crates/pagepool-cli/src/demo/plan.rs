@@ -77,11 +77,11 @@ impl Sizes {
     /// Packets of the first NIC are on its receive ring, on a transmit ring, waiting for that (as many
     /// packets as it has slots), waiting for the other thread, or in bursts that threads work on. The second
     /// NIC only sends.
-    pub fn of(packet: usize, holders: Holders) -> Self {
+    pub fn new(packet: usize, holders: Holders) -> Self {
         let buffers = packet.div_ceil(Self::capacity(packet));
         let queued = RING + QUEUE + 4 * BUDGET;
         let pages = [2 * RING + buffers * queued + SPARE, RING + SPARE];
-        Self { packet, pages, node: memory_node::home([], &[]), holders }
+        Self { packet, pages, node: memory_node::choose([], &[]), holders }
     }
 
     /// Bytes of packet in a page.

@@ -18,11 +18,11 @@ use pagepool_link::{LinkError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoH
 use pagepool_net::{Attach, DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
-use super::live::{DemoFigures, DemoTitle, View};
+use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
 use crate::report::error::error_chain;
-use crate::traffic::shared_state::{Phase, RunState, Sample};
+use crate::traffic::shared_state::{Phase, Sample, SharedState};
 use crate::traffic::sockets::memory_node;
 use crate::traffic::sockets::socket_sizes::SocketSizes;
 
@@ -64,7 +64,7 @@ impl VethSetup {
 /// Opens a queue of each interface, over one memory, for a thread on a CPU.
 fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
     let mut cpus: Vec<_> = cpu.into_iter().collect();
-    let sizes = sizes.on(memory_node::home([], &cpus));
+    let sizes = sizes.on(memory_node::choose([], &cpus));
     if let Some(node) = sizes.node().filter(|_| cpus.is_empty()) {
         cpus = memory_node::cpus_of(node);
     }
@@ -77,12 +77,12 @@ fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<F
     Ok(ForwardTask { queues, pages: [pages; 2], burst, action: DemoAction::Forward, consumer: None, cpus })
 }
 
-pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, String> {
+pub fn demonstrate(setup: VethSetup, mtu: u32, view: &DemoView<'_>) -> Result<ExitCode, String> {
     let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
     let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
     let title = title(&mode, batch, mtu, view.seconds);
-    let homes = task.homes();
-    let state = Arc::new(RunState::new(1));
+    let pools = task.pools();
+    let state = Arc::new(SharedState::new(1));
     let forwarding = start(task, &state, &hosts)?;
     let (start, warm) = (Instant::now(), state.sample());
     let mut figures = DemoFigures::begin(view, warm.clone(), title);
@@ -104,7 +104,7 @@ pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, Stri
         warm: warm.ports,
         end: end.ports,
     };
-    Ok(figures.end(&result, report.received, &result.verdict(&homes, view.limit)))
+    Ok(figures.end(&result, report.received, &result.verdict(&pools, view.limit)))
 }
 
 fn title(mode: &str, batch: bool, mtu: u32, seconds: u64) -> DemoTitle {
@@ -125,7 +125,7 @@ fn title(mode: &str, batch: bool, mtu: u32, seconds: u64) -> DemoTitle {
 /// interfaces.
 pub fn start(
     task: ForwardTask,
-    state: &Arc<RunState>,
+    state: &Arc<SharedState>,
     hosts: &TwoHosts,
 ) -> Result<JoinHandle<DemoHandler>, String> {
     let state = state.clone();
@@ -135,7 +135,7 @@ pub fn start(
 /// Transfers from one host to the other until the time is over or a signal ends the demonstration.
 fn transfer(
     hosts: &TwoHosts,
-    state: &RunState,
+    state: &SharedState,
     figures: &mut DemoFigures<'_>,
     seconds: u64,
 ) -> Result<TcpReport, String> {

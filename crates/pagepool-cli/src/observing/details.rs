@@ -4,11 +4,11 @@ use pagepool::{DeferredStats, Stats};
 use pagepool_watch::commands::recycled_of;
 use pagepool_watch::{EntryView, Observation, PoolMoved, PoolView, ProcessView, shown_path};
 
-use super::chosen::Chosen;
 use super::json;
 use super::look::{ago, has_deferred, percent, places};
 use super::options::Shown;
 use super::overview::title;
+use super::selection::Selection;
 use crate::report::holders;
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
@@ -18,7 +18,7 @@ use crate::report::terminal::Terminal;
 const MEANING: &str = "      ";
 
 pub struct Details {
-    pub of: Chosen,
+    pub of: Selection,
     pub explain: bool,
 }
 
@@ -29,9 +29,9 @@ impl Shown for Details {
         before: Option<&Observation>,
         terminal: Option<Terminal>,
     ) -> Vec<LiveLine> {
-        let chosen = self.of.of(look);
+        let chosen = self.of.select(look);
         if chosen.is_empty() {
-            return vec![LiveLine::plain(self.of.nothing(look))];
+            return vec![LiveLine::plain(self.of.not_found(look))];
         }
         let mut lines = Vec::new();
         for process in &chosen {
@@ -47,7 +47,7 @@ impl Shown for Details {
     }
 
     fn json(&self, look: &Observation) -> serde_json::Value {
-        json::look(look, self.of.of(look).into_iter())
+        json::look(look, self.of.select(look).into_iter())
     }
 
     fn check(&self, look: &Observation) -> Result<(), String> {
@@ -64,27 +64,27 @@ impl Details {
         pool: &PoolView,
         before: Option<&Observation>,
     ) {
-        let mut say = |text: String| lines.push(LiveLine::plain(text));
+        let mut add = |text: String| lines.push(LiveLine::plain(text));
         let thread = pool.thread.as_ref().map_or("bound to an unknown thread, or to none".into(), |thread| {
             format!("bound to thread {} (tid {})", thread.name, thread.tid)
         });
         let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
-        say(format!("  pool {} (id {}): {thread}{interface}", pool.name, pool.id));
+        add(format!("  pool {} (id {}): {thread}{interface}", pool.name, pool.id));
         let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
         let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
-        say(format!("    made {made} ago{ended}; memory id {}, area {}", pool.mem_id, pool.area_id));
-        say(format!("    parameters: {}", listed(&pool.params)));
+        add(format!("    made {made} ago{ended}; memory id {}, area {}", pool.mem_id, pool.area_id));
+        add(format!("    parameters: {}", listed(&pool.params)));
         let total = grouped(pool.inflight.total.max(0) as u64);
         let size = grouped(pool.page_bytes);
-        say(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
+        add(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
         if let Some(waiting) = process.waiting_for_packets(pool) {
-            say(format!("    of those out, {} wait for packets", grouped(waiting)));
+            add(format!("    of those out, {} wait for packets", grouped(waiting)));
         }
         match before.and_then(|before| PoolMoved::between(before, look, process, pool)) {
-            Some(moved) => say(rates(&moved)),
+            Some(moved) => add(rates(&moved)),
             None => recycled_of(&[pool.stats])
                 .into_iter()
-                .for_each(|of| say(format!("    recycled {} % since it was made", percent(of)))),
+                .for_each(|of| add(format!("    recycled {} % since it was made", percent(of)))),
         }
         self.counters(lines, pool.stats.fields(), Stats::DOCS);
         lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));

@@ -67,7 +67,7 @@ fn pool(pool: &PoolView) -> Value {
         "stats": stats(&pool.stats),
         "frag_waste": pool.frag_waste,
         "deferred": deferred(&pool.deferred),
-        "holders": pool.holders.as_ref().map(holders::fields),
+        "holders": pool.holders.as_ref().map(holders::json),
         "params": params(&pool.params),
     })
 }

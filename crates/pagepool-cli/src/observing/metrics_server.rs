@@ -20,7 +20,7 @@ use self::client::{MOST_BYTES, MetricsClient};
 use self::request::{RequestHead, content_type, read_head};
 use super::metrics_text::metrics;
 use crate::report::output;
-use crate::signals::RunSignals;
+use crate::signals::Signals;
 use crate::sys;
 
 /// How often the server checks for the end of the run, and for clients that are too slow.
@@ -31,7 +31,7 @@ const MOST_CLIENTS: usize = 64;
 const A_ROUND: usize = 16;
 
 /// Serves metrics until a signal ends the command.
-pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> Result<(), String> {
+pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &Signals) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot listen at {address}: {error}");
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -42,7 +42,7 @@ pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> R
         let waits = clients.iter().map(MetricsClient::waits_for).chain([(listener.as_fd(), false)]);
         sys::wait_for_any(waits, LOOK).map_err(failed)?;
         accept(&listener, &mut clients);
-        clients.retain_mut(|client| client.go_on(|head, comes_more| answer(head, comes_more, folder)));
+        clients.retain_mut(|client| client.advance(|head, comes_more| answer(head, comes_more, folder)));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ fn accept(listener: &TcpListener, clients: &mut Vec<MetricsClient>) {
 
 /// Closes the client that loses least; of several, the oldest.
 fn close_one(clients: &mut Vec<MetricsClient>) {
-    if let Some((at, _)) = clients.iter().enumerate().min_by_key(|(_, client)| client.worth()) {
+    if let Some((at, _)) = clients.iter().enumerate().min_by_key(|(_, client)| client.closing_cost()) {
         clients.remove(at);
     }
 }

@@ -14,7 +14,7 @@ use crate::report::json::{json_line, print_json};
 use crate::report::live_table::LiveLine;
 use crate::report::output;
 use crate::report::terminal::Terminal;
-use crate::signals::{RunSignals, listen};
+use crate::signals::{self, Signals};
 
 /// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);
@@ -55,7 +55,7 @@ pub trait ShownOfKernel {
 
 impl ObserveOptions {
     /// Shows a look, once or until a signal ends the command. `Ok(false)`: a file could not be read.
-    pub fn run(&self, shown: &impl Shown) -> Result<bool, String> {
+    pub fn show(&self, shown: &impl Shown) -> Result<bool, String> {
         let folder = folder()?;
         let mut look = Observation::at(&folder);
         shown.check(&look)?;
@@ -63,17 +63,17 @@ impl ObserveOptions {
             self.show_once(shown, &look)?;
             return Ok(look.errors.is_empty());
         };
-        let signals = listen()?;
-        self.show(shown, &look, None)?;
+        let signals = signals::install()?;
+        self.show_again(shown, &look, None)?;
         again_every(seconds, &signals, || {
             let before = std::mem::replace(&mut look, Observation::at(&folder));
-            self.show(shown, &look, Some(&before))
+            self.show_again(shown, &look, Some(&before))
         })?;
         Ok(look.errors.is_empty())
     }
 
     /// Shows the page pools of the kernel, once or until a signal ends the command.
-    pub fn run_kernel(&self, shown: &impl ShownOfKernel) -> Result<(), String> {
+    pub fn show_kernel(&self, shown: &impl ShownOfKernel) -> Result<(), String> {
         let said = |error: LinkError| error_chain(&error);
         let mut watch = KernelWatch::open().map_err(said)?;
         let mut look = watch.look().map_err(said)?;
@@ -93,7 +93,7 @@ impl ObserveOptions {
                 Ok(())
             }
         };
-        let signals = listen()?;
+        let signals = signals::install()?;
         show(&look, None)?;
         again_every(seconds, &signals, || {
             let before = std::mem::replace(&mut look, watch.look().map_err(said)?);
@@ -113,7 +113,7 @@ impl ObserveOptions {
         Ok(())
     }
 
-    fn show(
+    fn show_again(
         &self,
         shown: &impl Shown,
         look: &Observation,
@@ -133,7 +133,7 @@ impl ObserveOptions {
 /// Calls `show` every `seconds`, the first time after these, until a signal ends the command.
 fn again_every(
     seconds: u64,
-    signals: &RunSignals,
+    signals: &Signals,
     mut show: impl FnMut() -> Result<(), String>,
 ) -> Result<(), String> {
     let (start, mut next) = (Instant::now(), 1);
@@ -165,7 +165,7 @@ pub fn status(all_read: bool) -> ExitCode {
 }
 
 fn print_line(value: &impl Serialize) -> Result<(), String> {
-    output::whole(&json_line(value)?);
+    output::text(&json_line(value)?);
     Ok(())
 }
 

@@ -8,10 +8,10 @@
 use pagepool_watch::commands::{bytes, recycled_of};
 use pagepool_watch::{Life, Observation, PoolMoved, PoolView, ProcessView};
 
-use super::chosen::Chosen;
 use super::json;
 use super::look::{ago, is_alive, percent, places};
 use super::options::Shown;
+use super::selection::Selection;
 use super::table::{FittedTable, ListColumn, fitted, number, rate, text};
 use crate::report::live_table::LiveLine;
 use crate::report::number::grouped;
@@ -35,7 +35,7 @@ const fn columns(recycled: &'static str, slow: &'static str) -> [ListColumn; 10]
     ]
 }
 
-pub struct Overview(pub Chosen);
+pub struct Overview(pub Selection);
 
 impl Shown for Overview {
     fn lines(
@@ -44,9 +44,9 @@ impl Shown for Overview {
         before: Option<&Observation>,
         terminal: Option<Terminal>,
     ) -> Vec<LiveLine> {
-        let chosen = self.0.of(look);
+        let chosen = self.0.select(look);
         if chosen.is_empty() {
-            return vec![LiveLine::plain(self.0.nothing(look))];
+            return vec![LiveLine::plain(self.0.not_found(look))];
         }
         let pools = chosen.iter().flat_map(|process| &process.pools);
         let longest = pools.map(|pool| width(&pool.name)).max().unwrap_or(0);
@@ -73,7 +73,7 @@ impl Shown for Overview {
     }
 
     fn json(&self, look: &Observation) -> serde_json::Value {
-        json::look(look, self.0.of(look).into_iter())
+        json::look(look, self.0.select(look).into_iter())
     }
 
     fn check(&self, look: &Observation) -> Result<(), String> {

@@ -72,7 +72,7 @@ impl FigureOptions {
     pub fn print(&self, text: &dyn Display) {
         match (self.form(), self.stats_every) {
             (OutputForm::People, _) => output::line(text),
-            (OutputForm::Json, Some(_)) => output::aside(text),
+            (OutputForm::Json, Some(_)) => output::beside_json(text),
             (OutputForm::Json, None) | (OutputForm::JsonLines, _) => {}
         }
     }
@@ -81,7 +81,7 @@ impl FigureOptions {
     pub fn row(&self, text: &dyn Display) {
         match self.form() {
             OutputForm::People => output::line(text),
-            OutputForm::Json => output::aside(text),
+            OutputForm::Json => output::beside_json(text),
             OutputForm::JsonLines => {}
         }
     }
@@ -92,7 +92,7 @@ impl FigureOptions {
             OutputForm::People => output::live(lines),
             OutputForm::Json => {
                 let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
-                output::aside(lines.join("\n       "));
+                output::beside_json(lines.join("\n       "));
             }
             OutputForm::JsonLines => {}
         }

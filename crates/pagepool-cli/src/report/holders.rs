@@ -110,7 +110,7 @@ fn end_of(text: &str, columns: usize) -> String {
     }
 }
 
-pub fn fields(view: &HoldersView) -> Value {
+pub fn json(view: &HoldersView) -> Value {
     let thread = |thread: &Option<ThreadView>| {
         thread.as_ref().map(|thread| json!({ "tid": thread.tid, "name": thread.name }))
     };
@@ -146,14 +146,14 @@ pub fn fields(view: &HoldersView) -> Value {
 }
 
 /// Adds to a verdict who holds the missing buffers, for pools that record it.
-pub fn name(verdict: &mut Verdict, pools: &[PoolRef]) {
+pub fn add_to_verdict(verdict: &mut Verdict, pools: &[PoolRef]) {
     let all = pools.iter().filter_map(|pool| Some((pool.name(), pool.holders()?)));
     let holding: Vec<_> = all.filter(|(_, view)| view.held > 0).collect();
     for (pool, view) in &holding {
         verdict.line(&format!("  of pool {pool}:"));
         lines(view, "    ", Some(COLUMNS)).iter().for_each(|line| verdict.line(line));
     }
-    let pools = holding.iter().map(|(pool, view)| json!({ "pool": pool, "holders": fields(view) }));
+    let pools = holding.iter().map(|(pool, view)| json!({ "pool": pool, "holders": json(view) }));
     verdict.field("holders", pools.collect::<Vec<_>>());
 }
 
@@ -204,7 +204,7 @@ mod tests {
         let group = all.iter().find(|line| line.contains("a tag that")).unwrap();
         assert!(group.contains("lders.rs:") && group.trim_start().starts_with("20 "), "{group}");
         assert!(all.iter().any(|line| line.contains("lines_fit_a_terminal")), "a stack: {all:#?}");
-        let json = fields(&view);
+        let json = json(&view);
         assert_eq!((&json["held"], &json["groups"][0]["pages"]), (&json!(20), &json!(20)));
         let sum =
             |key: &str| json[key].as_array().unwrap().iter().filter_map(|at| at["pages"].as_u64()).sum();

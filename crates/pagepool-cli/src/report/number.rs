@@ -14,7 +14,7 @@ pub fn without_zeros(counts: &[(&str, u64)]) -> String {
 /// says what it counts. An error if it is not in the range.
 pub fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let (least, most) = (range.start(), range.end());
-    let number = whole(text).ok_or_else(|| match *most >= 1_000_000_000 {
+    let number = parse_count(text).ok_or_else(|| match *most >= 1_000_000_000 {
         true => format!("'{text}' is not a number of {of}, e.g. 1000 (1k, 1M and 0.5G work, too)"),
         false => format!("'{text}' is not a number of {of}, {} to {}", grouped(*least), grouped(*most)),
     })?;
@@ -36,7 +36,7 @@ pub fn count_of<T: TryFrom<u64>>(
     }
 }
 
-fn whole(text: &str) -> Option<u64> {
+fn parse_count(text: &str) -> Option<u64> {
     let (number, places) = match text.char_indices().last()? {
         (at, 'k' | 'K') => (&text[..at], 3),
         (at, 'M') => (&text[..at], 6),

@@ -59,13 +59,13 @@ pub fn hanging(text: &str, indent: usize, colour: Option<Colour>) {
         None => in_line(&text),
     };
     let text = colour.map_or(text.clone(), |colour| paint(&text, colour, terminal.as_ref()));
-    leave();
+    finish_drawing();
     write(format_args!("{text}\n"));
 }
 
 /// Prints text as it is: it has its own line ends and width, and every name in it is escaped.
-pub fn whole(text: &str) {
-    leave();
+pub fn text(text: &str) {
+    finish_drawing();
     write(format_args!("{text}"));
 }
 
@@ -134,7 +134,7 @@ impl Drawn {
 }
 
 /// Finishes what is drawn: a live block stays above the next output, a progress line disappears.
-pub fn leave() {
+pub fn finish_drawing() {
     let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
     if drawn.progress.is_some() {
         clear(&drawn);
@@ -165,11 +165,11 @@ pub fn note(text: impl Display) {
 }
 
 /// Prints lines without a heading on standard error: figures beside JSON.
-pub fn aside(text: impl Display) {
+pub fn beside_json(text: impl Display) {
     let text = text.to_string();
     match Terminal::of_errors() {
-        Some(Terminal { columns, .. }) => say(&fold(&plain(&text), columns, ASIDE).join("\n")),
-        None => say(&in_line(&plain(&text))),
+        Some(Terminal { columns, .. }) => print_error_line(&fold(&plain(&text), columns, ASIDE).join("\n")),
+        None => print_error_line(&in_line(&plain(&text))),
     }
 }
 
@@ -183,10 +183,10 @@ fn message(head: &str, colour: Option<Colour>, text: impl Display) {
     if let Some(colour) = colour {
         text = paint(head, colour, terminal.as_ref()) + text.strip_prefix(head).unwrap_or_default();
     }
-    say(&text);
+    print_error_line(&text);
 }
 
-fn say(text: &str) {
+fn print_error_line(text: &str) {
     if Terminal::of_errors().is_some() {
         let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
         clear(&drawn);
@@ -204,13 +204,13 @@ pub fn failed() -> bool {
 pub fn fail(error: &io::Error) {
     let why = match error.kind() {
         io::ErrorKind::BrokenPipe => WriteFailure::Unread,
-        _ => WriteFailure::Refused(said(error)),
+        _ => WriteFailure::Refused(reason(error)),
     };
     let _ = FAILURE.set(why); // the first reason counts
 }
 
 /// The error in the kernel's words, without the number that Rust adds.
-fn said(error: &io::Error) -> String {
+fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }

@@ -122,7 +122,7 @@ impl Verdict {
     /// Records the losses, and fails the run if they exceed the limit.
     pub fn loss(&mut self, loss: &LossShare) {
         self.field("loss", loss);
-        self.loss = loss.said();
+        self.loss = loss.summary();
         self.failures.extend(loss.failure());
     }
 

@@ -89,7 +89,7 @@ impl TopRow {
             pool: pool.name.clone(),
             thread: pool.thread.as_ref().map_or("-".into(), |thread| thread.name.clone()),
             alive,
-            rates: moved.as_ref().map(RowRates::of),
+            rates: moved.as_ref().map(RowRates::of_pool),
             pages: pool.inflight.total.max(0) as u64,
             bytes: pool.inflight_bytes(),
             out: Some(pool.inflight.out),
@@ -125,7 +125,7 @@ impl TopRow {
 }
 
 impl RowRates {
-    fn of(moved: &PoolMoved) -> Self {
+    fn of_pool(moved: &PoolMoved) -> Self {
         Self {
             allocated: moved.per_second(moved.allocations()),
             returned: moved.per_second(moved.returned()),

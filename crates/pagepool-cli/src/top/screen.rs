@@ -74,7 +74,7 @@ impl Screen {
         check_output()?;
         let keyboard = keyboard().map_err(refused)?;
         let signals = ScreenSignals::listen().map_err(refused)?;
-        put_back_before_panics();
+        restore_before_panics();
         let backend = TopBackend::new(ScreenOutput::open(signals.end.clone()));
         let terminal = RatatuiTerminal::new(backend).map_err(refused)?;
         let mut screen = Self { terminal, signals, keyboard, partial: Vec::new(), has_left: false };
@@ -104,7 +104,7 @@ impl Screen {
 
     /// Restores the modes, and stops the process group until another process continues it.
     pub fn stop(&mut self) {
-        put_back();
+        restore();
         self.has_left = true;
         screen_calls::stop_group();
         self.signals.enter.store(true, Ordering::Relaxed); // also if the kernel did not stop it
@@ -151,7 +151,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        put_back();
+        restore();
     }
 }
 
@@ -188,18 +188,18 @@ fn check_output() -> Result<(), String> {
 fn keyboard() -> io::Result<File> {
     let input = io::stdin();
     match input.is_terminal() {
-        true => own(input.as_fd()),
+        true => clone_file(input.as_fd()),
         false => File::open("/dev/tty"),
     }
 }
 
-fn own(of: BorrowedFd<'_>) -> io::Result<File> {
+fn clone_file(of: BorrowedFd<'_>) -> io::Result<File> {
     of.try_clone_to_owned().map(File::from)
 }
 
 /// Undoes [`Screen::enter`], once; modes first, because users type when the screen goes. If the terminal
 /// takes no output, the screen stays.
-fn put_back() {
+fn restore() {
     if !IS_ENTERED.swap(false, Ordering::Relaxed) {
         return;
     }
@@ -208,10 +208,10 @@ fn put_back() {
     let _ = execute!(output, Show, LeaveAlternateScreen);
 }
 
-fn put_back_before_panics() {
+fn restore_before_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        put_back();
+        restore();
         before(panic);
     }));
 }

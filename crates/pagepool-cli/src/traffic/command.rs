@@ -96,7 +96,7 @@ impl<'a> TrafficPlan<'a> {
     }
 
     /// Whether it changes settings of an interface, and restores them.
-    pub fn sets(&self) -> bool {
+    pub fn changes_settings(&self) -> bool {
         self.fix_offloads || self.rss
     }
 

@@ -15,7 +15,7 @@ use crate::report::number::without_zeros;
 use crate::report::verdict::Verdict;
 use crate::traffic::port_sample::PortSample;
 
-pub const WELL: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
+pub const PROOF: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageLocations {
@@ -78,7 +78,7 @@ pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample
     verdict.fail_count(missing, "buffers were not returned");
     match missing {
         0 => verdict.all_returned(),
-        _ => crate::report::holders::name(verdict, pools),
+        _ => crate::report::holders::add_to_verdict(verdict, pools),
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_nics_have_is_not_in_use() {
+    fn pages_of_nics_are_not_in_use() {
         let mut sample = [PortSample::default(); 2];
         (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
         sample[0].pool.1.out = 14;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn recycling_is_what_did_not_join() {
+    fn recycled_pages_exclude_new_ones() {
         let (warm, mut now) = ([PortSample::default(); 2], [PortSample::default(); 2]);
         assert_eq!(recycled_percent(&warm, &now), None);
         (now[0].pool.0.alloc_fast, now[1].pool.0.alloc_slow, now[1].pool.0.hold) = (96, 4, 4);

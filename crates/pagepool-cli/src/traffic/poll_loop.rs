@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use pagepool::{Bound, Error, Pool};
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, Tally, TxQueue, Wake};
 
-use self::idleness::{Idleness, Rest};
+use self::idleness::{IdleAction, Idleness};
 use crate::report::error::{error_chain, no_thread};
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::poll_loop::frame_source::{FrameSource, SourceState};
 use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{Checked, Phase, RunState};
+use crate::traffic::shared_state::{Checked, Phase, SharedState};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
@@ -86,7 +86,7 @@ pub struct PollLoop<H, S, F> {
 }
 
 /// Ends the run if its thread panics; otherwise the other threads would run on.
-struct BreakOnPanic(Arc<RunState>);
+struct BreakOnPanic(Arc<SharedState>);
 
 impl Drop for BreakOnPanic {
     fn drop(&mut self) {
@@ -109,18 +109,18 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     pub fn start(
         self,
         name: String,
-        state: Arc<RunState>,
+        state: Arc<SharedState>,
         warmed: Sender<Result<(), Error>>,
     ) -> Result<JoinHandle<H>, String> {
         let work = move || {
             let state = BreakOnPanic(state);
-            self.run(&state.0, warmed)
+            self.work(&state.0, warmed)
         };
         let thread = std::thread::Builder::new().name(name).spawn(work);
         thread.map_err(|error| no_thread(&error))
     }
 
-    fn run(self, state: &RunState, warmed: Sender<Result<(), Error>>) -> H {
+    fn work(self, state: &SharedState, warmed: Sender<Result<(), Error>>) -> H {
         // The thread that waits warns of what cannot be given up.
         let _ = self.kept.map(sys::keep_capabilities);
         if !self.cpus.is_empty() {
@@ -167,7 +167,7 @@ struct Polling<'a, H: PacketHandler, S: Stack, F> {
     thread: usize,
     nap: Duration,
     rx_nap: Duration,
-    state: &'a RunState,
+    state: &'a SharedState,
 }
 
 impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
@@ -184,10 +184,10 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             let is_idle = moved == 0 && source != SourceState::Active;
             let rest = self.rest(&mut idleness, is_idle, spin);
             match rest {
-                Rest::Look if is_idle => (0..PAUSES).for_each(|_| spin_loop()),
-                Rest::Look => {}
-                Rest::Nap(nap) => std::thread::sleep(source.due().min(nap)),
-                Rest::Sleep => {
+                IdleAction::Poll if is_idle => (0..PAUSES).for_each(|_| spin_loop()),
+                IdleAction::Poll => {}
+                IdleAction::Nap(nap) => std::thread::sleep(source.due().min(nap)),
+                IdleAction::Sleep => {
                     // Publish the latest counts before a long sleep, for observers.
                     let nap = if is_published { self.nap } else { self.nap.min(PUBLISH_EVERY) };
                     if self.forwarder.wait(source.due().min(nap)) == Wake::Gone {
@@ -196,7 +196,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
                 }
             }
             round = round.wrapping_add(1);
-            if rest == Rest::Look && !round.is_multiple_of(ROUNDS) {
+            if rest == IdleAction::Poll && !round.is_multiple_of(ROUNDS) {
                 continue; // reading the clock costs as much as a packet
             }
             if source == SourceState::Finished && !finished && self.is_dry() {
@@ -213,7 +213,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
 
     /// What to do after a round, idle or not.
     #[inline]
-    fn rest(&self, idleness: &mut Idleness, is_idle: bool, spin: bool) -> Rest {
+    fn rest(&self, idleness: &mut Idleness, is_idle: bool, spin: bool) -> IdleAction {
         let received =
             || self.ports.iter().filter_map(|&port| self.forwarder.stats(port)).map(|of| of.rx).sum();
         match (is_idle, spin) {
@@ -221,7 +221,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             (true, true) => {}
             (false, _) => idleness.found(Instant::now, received),
         }
-        Rest::Look
+        IdleAction::Poll
     }
 
     fn drain(&mut self, drain: Drain) {
@@ -258,7 +258,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
     fn publish(&self) {
         self.state.publish(self.thread, |sample| {
             sample.ports.clear();
-            sample.ports.extend(self.ports.iter().map(|&port| PortSample::of(&self.forwarder, port)));
+            sample.ports.extend(self.ports.iter().map(|&port| PortSample::read(&self.forwarder, port)));
             sample.cycles = self.forwarder.cycles();
             sample.make_ticks = self.source.make_ticks();
             sample.checked = self
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_ends_the_run_and_no_other_does() {
-        let state = Arc::new(RunState::new(2));
+        let state = Arc::new(SharedState::new(2));
         let of_thread = || BreakOnPanic(state.clone());
         drop(of_thread());
         assert_eq!(state.end(), None, "one that has done its work");

@@ -23,7 +23,7 @@ pub struct PortSample {
 
 impl PortSample {
     /// Reads the counts of a port now, on the thread that polls it. Costs some system calls.
-    pub fn of<P: PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
+    pub fn read<P: PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
         Self {
             pool: forwarder.pool(port).map(|pool| (pool.stats(), pool.inflight())).unwrap_or_default(),
             nic: forwarder.device(port).map(|nic| nic.stats()).unwrap_or_default(),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_dropped_or_is_on_its_way_was_not_sent() {
+    fn dropped_and_queued_packets_are_not_sent() {
         let mut at = PortSample::default();
         (at.nic.tx_packets, at.nic.tx_bytes) = (60_405, 60_405 * 64);
         assert_eq!((at.sent(), at.sent_bytes()), (0, 0));

@@ -35,10 +35,10 @@ use self::opened::Opened;
 use self::planned::Planned;
 use self::running::Running;
 use super::command::TrafficCommand;
-use crate::command::RunCommand;
+use crate::command::Command;
 
-impl<C: TrafficCommand> RunCommand for C {
-    fn run(&self) -> Result<ExitCode, String> {
+impl<C: TrafficCommand> Command for C {
+    fn execute(&self) -> Result<ExitCode, String> {
         let planned = Planned::new(self)?;
         let opened = Opened::open(planned)?;
         let attached = Attached::attach(opened)?;

@@ -58,7 +58,7 @@ pub enum RunEnd {
 }
 
 #[derive(Debug, Default)]
-pub struct RunState {
+pub struct SharedState {
     phase: AtomicU8,
     /// Packets sent by a source in this process.
     pub sent: AtomicU64,
@@ -77,7 +77,7 @@ pub struct RunState {
     wakers: Mutex<Vec<Waker>>,
 }
 
-impl RunState {
+impl SharedState {
     pub fn new(threads: usize) -> Self {
         let samples = (0..threads).map(|_| Mutex::default()).collect();
         let published = (0..threads).map(|_| AtomicU64::new(0)).collect();

@@ -3,16 +3,18 @@
 use std::time::{Duration, Instant};
 
 use crate::report::output;
-use crate::signals::RunSignals;
-use crate::traffic::shared_state::{RunEnd, RunState};
+use crate::signals::Signals;
+use crate::traffic::shared_state::{RunEnd, SharedState};
 
 /// How often the watch checks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    Due,
-    Asked,
+pub enum Trigger {
+    /// The time between two displays is over.
+    Timer,
+    /// A signal requests figures.
+    Request,
 }
 
 pub struct Watch<'a> {
@@ -21,28 +23,28 @@ pub struct Watch<'a> {
     pub limit: Option<Duration>,
     /// The time between two displays of figures; `None`: only on request.
     pub every: Option<Duration>,
-    pub signals: &'a RunSignals,
+    pub signals: &'a Signals,
 }
 
 impl Watch<'_> {
     /// Waits until the time is over, the threads end, `is_over` says so, or the user ends the run. Calls
     /// `show` with the time since the start whenever figures are due or requested, and `look` every 20 ms.
-    pub fn run(
+    pub fn wait(
         &self,
-        state: &RunState,
+        state: &SharedState,
         is_over: impl Fn() -> bool,
-        mut show: impl FnMut(Duration, Why),
+        mut show: impl FnMut(Duration, Trigger),
         mut look: impl FnMut(Duration),
     ) -> RunEnd {
         let mut shown = 1;
         loop {
             let at = self.start.elapsed();
-            let asked = self.signals.take_asked();
+            let is_requested = self.signals.take_request();
             if let Some(every) = self.every.filter(|every| at >= *every * shown) {
-                show(at, Why::Due);
+                show(at, Trigger::Timer);
                 shown = (at.as_secs_f64() / every.as_secs_f64()) as u32 + 1;
-            } else if asked {
-                show(at, Why::Asked);
+            } else if is_requested {
+                show(at, Trigger::Request);
             }
             look(at);
             if self.signals.interrupted() {

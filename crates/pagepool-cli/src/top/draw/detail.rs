@@ -37,7 +37,7 @@ pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>
     match (app.sampled.kernel_pool(key), &app.opened) {
         (Some(pool), _) => page.kernel(app, key, pool),
         (None, Some(opened)) => page.pool(app, key, opened),
-        (None, None) => page.say("This page pool of the kernel is gone."),
+        (None, None) => page.add("This page pool of the kernel is gone."),
     }
     page.lines
 }
@@ -51,7 +51,7 @@ struct DetailPage {
 }
 
 impl DetailPage {
-    fn say(&mut self, text: impl AsRef<str>) {
+    fn add(&mut self, text: impl AsRef<str>) {
         self.folded(text.as_ref(), None);
     }
 
@@ -79,7 +79,7 @@ impl DetailPage {
         let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
         let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
         let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
-        self.say(format!("pool {} (id {}): {thread}{interface}; made {made} ago{ended}", pool.name, pool.id));
+        self.add(format!("pool {} (id {}): {thread}{interface}; made {made} ago{ended}", pool.name, pool.id));
         self.history(&app.history.last(key, self.columns), "buffers out");
         if let Some(row) = app.all().iter().find(|row| row.key == *key) {
             self.places(row, pool);
@@ -94,7 +94,7 @@ impl DetailPage {
             self.counters(pool.deferred.fields(), None, None, DeferredStats::DOCS);
         }
         self.heading("Parameters");
-        self.say(listed(&pool.params));
+        self.add(listed(&pool.params));
         self.below(app, process, pool);
     }
 
@@ -103,19 +103,19 @@ impl DetailPage {
         let interface = interface.unwrap_or("an interface that was removed");
         let napi = pool.napi.map_or(String::new(), |napi| format!(", napi {napi}"));
         let (pages, memory) = (grouped(pool.inflight), bytes(pool.inflight_bytes));
-        self.say(format!(
+        self.add(format!(
             "page pool {} of the kernel, of {interface}{napi}: {pages} pages, {memory}",
             pool.id
         ));
         if let Some(time) = pool.detached_for() {
-            self.say(format!(
+            self.add(format!(
                 "Its driver released it {} ago, and waits for these pages (detach-time).",
                 age(time)
             ));
         }
         self.history(&app.history.last(key, self.columns), "pages");
         let Some(stats) = pool.stats else {
-            return self.say("This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.");
+            return self.add("This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.");
         };
         self.heading("Counters: total, per second, and what they mean in a pool of pagepool");
         let moved = app.sampled.kernel_moved(pool);
@@ -167,7 +167,7 @@ impl DetailPage {
     fn holders(&mut self, holders: Option<&HoldersView>) {
         let Some(holders) = holders else {
             self.heading("Who holds what: not recorded");
-            return self.say("Set `holders` in the pool's parameters (PoolParams::holders) to see it here.");
+            return self.add("Set `holders` in the pool's parameters (PoolParams::holders) to see it here.");
         };
         self.heading(format!("Who holds what: {} pages", grouped(holders.held)));
         let younger = AGE_EDGES.iter().map(|&edge| format!("below {}", age(edge)));
@@ -175,12 +175,12 @@ impl DetailPage {
         let ages = younger.chain([older]).zip(holders.ages).filter(|(_, pages)| *pages > 0);
         let ages: Vec<_> = ages.map(|(age, pages)| format!("{age}: {}", grouped(pages))).collect();
         if !ages.is_empty() {
-            self.say(format!("ages: {}", ages.join(", ")));
+            self.add(format!("ages: {}", ages.join(", ")));
         }
-        holders.groups.iter().take(MOST_GROUPS).for_each(|group| self.say(group.to_string()));
+        holders.groups.iter().take(MOST_GROUPS).for_each(|group| self.add(group.to_string()));
         let more = holders.more_groups + holders.groups.len().saturating_sub(MOST_GROUPS) as u64;
         if more > 0 {
-            self.say(format!("and {} more groups: `pagepool show` lists them", grouped(more)));
+            self.add(format!("and {} more groups: `pagepool show` lists them", grouped(more)));
         }
     }
 
@@ -234,7 +234,7 @@ impl DetailPage {
         for entry in process.entries.iter().filter(is_below) {
             self.heading(format!("{} {}", entry.kind, entry.name));
             if !entry.params.is_empty() {
-                self.say(listed(&entry.params));
+                self.add(listed(&entry.params));
             }
             let same = |of: &&EntryView| (&of.kind, of.id) == (&entry.kind, entry.id);
             let earlier = before.and_then(|before| before.entries.iter().find(same));
@@ -242,7 +242,7 @@ impl DetailPage {
                 let was = earlier.and_then(|entry| entry.counters.iter().find(|(of, _)| of == name));
                 let more = was.and_then(|(_, was)| value.checked_sub(*was)).filter(|more| *more > 0);
                 let more = more.map_or(String::new(), |more| format!("  +{}", grouped(more)));
-                self.say(format!("{name:<24} {:>18}{more}", grouped(*value)));
+                self.add(format!("{name:<24} {:>18}{more}", grouped(*value)));
             }
         }
     }

@@ -49,28 +49,28 @@ fn totals(app: &TopApp, columns: usize, theme: TopTheme) -> Line<'static> {
     let processes = &app.sampled.now.processes;
     let dead = processes.iter().filter(|process| !is_alive(process)).count();
     let mut spans = vec![Span::styled("pagepool top", theme.heading())];
-    let mut say = |text: String, colour| {
+    let mut add = |text: String, colour| {
         spans.push(Span::raw("  "));
         spans.push(Span::styled(text, theme.judged(colour)));
     };
-    say(counted(processes.len(), "process", "processes"), None);
+    add(counted(processes.len(), "process", "processes"), None);
     if dead > 0 {
-        say(format!("{dead} DEAD"), Some(Colour::Bad));
+        add(format!("{dead} DEAD"), Some(Colour::Bad));
     }
     let ours = app.all().iter().filter(|row| row.pid.is_some()).count();
-    say(counted(ours, "pool", "pools"), None);
+    add(counted(ours, "pool", "pools"), None);
     match app.all().len() - ours {
         0 => {}
-        kernel => say(format!("{kernel} of the kernel"), None),
+        kernel => add(format!("{kernel} of the kernel"), None),
     }
-    say(format!("every {} s", app.delay.as_secs_f64()), None);
+    add(format!("every {} s", app.delay.as_secs_f64()), None);
     let order = if app.inverted { ", inverted" } else { "" };
-    say(format!("by {}{order}", COLUMNS[app.sort].head), None);
+    add(format!("by {}{order}", COLUMNS[app.sort].head), None);
     if app.paused {
-        say("PAUSED".into(), Some(Colour::Caution));
+        add("PAUSED".into(), Some(Colour::Caution));
     }
     if !app.filter.is_empty() {
-        say(format!("only {}", cut(&app.filter, columns / 4)), Some(Colour::Caution));
+        add(format!("only {}", cut(&app.filter, columns / 4)), Some(Colour::Caution));
     }
     Line::from(spans)
 }

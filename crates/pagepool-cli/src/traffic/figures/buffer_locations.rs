@@ -11,7 +11,7 @@ use crate::traffic::port_sample::PortSample;
 pub struct BufferLocations(pub [(&'static str, u64); 7]);
 
 impl BufferLocations {
-    pub fn of(ports: &[PortSample]) -> Self {
+    pub fn of_ports(ports: &[PortSample]) -> Self {
         let kernel = figures::kernel(ports);
         Self([
             ("fill", kernel.fill),
@@ -52,11 +52,11 @@ mod tests {
         };
         let mut port = PortSample { waiting: 8, ..PortSample::default() };
         port.nic.kernel = Some(kernel);
-        let locations = BufferLocations::of(&[port, PortSample::default()]);
+        let locations = BufferLocations::of_ports(&[port, PortSample::default()]);
         let shown = "out 36: fill 1, receive 2, transmit 4, completion 5, kernel 9, rejected 7, tx_queue 8";
         assert_eq!(locations.to_string(), shown);
         port.nic.kernel = Some(KernelStats { fill: 1024, ..KernelStats::default() });
         port.waiting = 3;
-        assert_eq!(BufferLocations::of(&[port]).to_string(), "out 1,027: fill 1,024, tx_queue 3");
+        assert_eq!(BufferLocations::of_ports(&[port]).to_string(), "out 1,027: fill 1,024, tx_queue 3");
     }
 }

@@ -12,16 +12,16 @@ use crate::report::json::json_line;
 use crate::report::json::object;
 use crate::report::output;
 use crate::report::verdict::Verdict;
-use crate::traffic::figures::queue_figures::{NamedCounts, QueueFigures, three_of};
+use crate::traffic::figures::queue_figures::{NamedCounts, QueueFigures, total_period_rate};
 use crate::traffic::figures::queue_name::QueueName;
 use crate::traffic::port_sample::PortSample;
-use crate::traffic::watch::Why;
+use crate::traffic::watch::Trigger;
 
 /// The kind of the last line.
 const LAST: &str = "last";
 
 /// What a run counts in addition to its queues.
-pub struct Beside {
+pub struct ExtraCounts {
     /// The key of its counts.
     pub name: &'static str,
     pub counts: NamedCounts,
@@ -60,10 +60,16 @@ impl JsonLines {
         lines
     }
 
-    pub fn figures(&mut self, why: Why, at: Duration, now: Vec<PortSample>, beside: Option<Beside>) {
-        let kind = match why {
-            Why::Due => "period",
-            Why::Asked => "asked",
+    pub fn figures(
+        &mut self,
+        trigger: Trigger,
+        at: Duration,
+        now: Vec<PortSample>,
+        beside: Option<ExtraCounts>,
+    ) {
+        let kind = match trigger {
+            Trigger::Timer => "period",
+            Trigger::Request => "asked",
         };
         let line = self.line(kind, at, now, beside);
         print(&line);
@@ -74,7 +80,7 @@ impl JsonLines {
         mut self,
         at: Duration,
         now: Vec<PortSample>,
-        beside: Option<Beside>,
+        beside: Option<ExtraCounts>,
         verdict: &Verdict,
     ) -> ExitCode {
         let mut line = self.line(LAST, at, now, beside);
@@ -101,7 +107,7 @@ impl JsonLines {
         kind: &str,
         at: Duration,
         now: Vec<PortSample>,
-        beside: Option<Beside>,
+        beside: Option<ExtraCounts>,
     ) -> Map<String, Value> {
         let seconds = at.saturating_sub(self.at).as_secs_f64();
         let mut line = self.head(kind, at);
@@ -109,9 +115,9 @@ impl JsonLines {
         // The last line has no rates: its time leaves out the end of the run, but its counts do not.
         let seconds = if kind == LAST { 0.0 } else { seconds };
         line.insert("all".into(), self.sums(&now, seconds, |_| true).into());
-        if let Some(Beside { name, counts, now }) = beside {
+        if let Some(ExtraCounts { name, counts, now }) = beside {
             self.beside.resize(counts.len(), ("", 0));
-            let mut fields = three_of(&self.beside, &counts, seconds);
+            let mut fields = total_period_rate(&self.beside, &counts, seconds);
             fields.extend(now);
             line.insert(name.into(), fields.into());
             self.beside = counts;
@@ -166,7 +172,7 @@ fn named(name: &QueueName) -> Value {
 /// Prints a whole line at once.
 fn print(line: &Map<String, Value>) {
     match json_line(line) {
-        Ok(text) => output::whole(&text),
+        Ok(text) => output::text(&text),
         Err(error) => output::error(format_args!("a line cannot be written as JSON: {error}")),
     }
 }
@@ -193,7 +199,7 @@ mod tests {
             (&"w:1".into(), &4.into())
         );
         now[0].nic.rx_packets = 3;
-        let beside = |good| Beside { name: "numbered", counts: vec![("good", good)], now: Map::new() };
+        let beside = |good| ExtraCounts { name: "numbered", counts: vec![("good", good)], now: Map::new() };
         let line = lines.line("asked", Duration::from_secs(3), now.to_vec(), Some(beside(5)));
         assert_eq!(
             (&line["all"]["period"]["received"], &line["numbered"]["period"]["good"]),

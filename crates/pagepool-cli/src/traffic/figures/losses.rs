@@ -8,8 +8,8 @@ use crate::traffic::port_sample::PortSample;
 /// Where packets are lost, in the last line of a verdict.
 const RING_FULL: &str = "receive ring full";
 const NO_BUFFER: &str = "no buffer";
-const UNFIT: &str = "rejected on arrival";
-const NO_WAY: &str = "not forwarded";
+const REJECTED: &str = "rejected on arrival";
+const NOT_FORWARDED: &str = "not forwarded";
 const TRANSMIT: &str = "transmit";
 
 pub struct Loss {
@@ -26,7 +26,7 @@ impl Loss {
     }
 
     /// The reason in words, from the counts since an earlier sample.
-    pub fn why(&self, before: &[PortSample], now: &[PortSample]) -> String {
+    pub fn reason(&self, before: &[PortSample], now: &[PortSample]) -> String {
         match (self.key, refused(before, now)) {
             ("rx_no_buffer", 0) => format!("{}: this thread did not keep up", self.what),
             ("rx_no_buffer", refused) => {
@@ -37,8 +37,13 @@ impl Loss {
     }
 
     /// The reason in words, and what helps: for a thread that is too slow, if it is one.
-    pub fn remedied(&self, before: &[PortSample], now: &[PortSample], late: &LateThread<'_>) -> String {
-        let why = self.why(before, now);
+    pub fn reason_and_remedy(
+        &self,
+        before: &[PortSample],
+        now: &[PortSample],
+        late: &LateThread<'_>,
+    ) -> String {
+        let why = self.reason(before, now);
         match (self.key, refused(before, now)) {
             ("rx_ring_full", _) | ("rx_no_buffer", 0) => format!("{why}. {}", late.remedy()),
             ("rx_no_buffer", _) => format!("{why}. Enlarge --ring."),
@@ -76,23 +81,23 @@ pub const LOSSES: [Loss; 15] = [
         what: "fill ring ran dry",
         of: |at| at.nic.rx_no_buffer.saturating_sub(ring_full(at)),
     },
-    Loss { key: "rx_too_long", place: UNFIT, what: "longer than a chunk", of: |at| at.nic.rx_too_long },
+    Loss { key: "rx_too_long", place: REJECTED, what: "longer than a chunk", of: |at| at.nic.rx_too_long },
     Loss {
         key: "rx_too_many_buffers",
-        place: UNFIT,
+        place: REJECTED,
         what: "more chunks than a packet may have",
         of: |at| at.nic.rx_too_many_buffers,
     },
     Loss {
         key: "rx_refused",
-        place: UNFIT,
+        place: REJECTED,
         what: "the receive descriptor was invalid",
         of: |at| at.nic.rx_bad_length + at.nic.rx_bad_descriptor + at.nic.rx_unmapped,
     },
-    Loss { key: "too_short", place: UNFIT, what: "no whole Ethernet header", of: |at| at.port.too_short },
+    Loss { key: "too_short", place: REJECTED, what: "no whole Ethernet header", of: |at| at.port.too_short },
     Loss {
         key: "no_way",
-        place: NO_WAY,
+        place: NOT_FORWARDED,
         what: "no such port, the port's queue was full, or the handler failed",
         of: |at| at.port.redirect_nowhere + at.port.handoff_full + at.port.pass_refused + at.port.aborted,
     },
@@ -158,13 +163,13 @@ pub fn places(ports: &[PortSample]) -> impl Iterator<Item = (&'static str, u64)>
 
 /// How many lost packets found a queue full: a receive ring, the queue to the thread that they are passed to,
 /// or the queue to a transmit ring.
-pub fn at_queues(ports: &[PortSample]) -> [(&'static str, u64); 4] {
+pub fn at_full_queues(ports: &[PortSample]) -> [(&'static str, u64); 4] {
     let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
     let (ring_full, no_buffer) = (sum(ring_full), sum(|at| at.nic.rx_no_buffer));
     [
         (RING_FULL, ring_full),
         (NO_BUFFER, no_buffer.saturating_sub(ring_full)),
-        (NO_WAY, sum(|at| at.port.pass_refused)),
+        (NOT_FORWARDED, sum(|at| at.port.pass_refused)),
         (TRANSMIT, sum(|at| at.port.tx_overflow)),
     ]
 }
@@ -192,8 +197,8 @@ mod tests {
         assert_eq!(total(&[at]), 12 + 56_522, "what the kernel dropped was not sent");
         let at_places: u64 = places(&[at]).map(|(_, count)| count).sum();
         assert_eq!(at_places, total(&[at]));
-        let full = [(RING_FULL, 3), (NO_BUFFER, 2), (NO_WAY, 0), (TRANSMIT, 7)];
-        assert_eq!(at_queues(&[at]), full);
+        let full = [(RING_FULL, 3), (NO_BUFFER, 2), (NOT_FORWARDED, 0), (TRANSMIT, 7)];
+        assert_eq!(at_full_queues(&[at]), full);
     }
 
     #[test]
@@ -205,18 +210,18 @@ mod tests {
         now[0].nic.rx_no_buffer = 5;
         (warm[0].pool.0.alloc_failed, now[0].pool.0.alloc_failed) = (3, 3);
         now[1].pool.0.alloc_failed = 9; // of the port that lacked none
-        assert_eq!(loss.why(&warm, &now), slow, "the warm-up is over");
-        let remedied = format!("{slow}. {}", late.remedy());
-        assert_eq!(loss.remedied(&warm, &now, &late), remedied);
+        assert_eq!(loss.reason(&warm, &now), slow, "the warm-up is over");
+        let reason_and_remedy = format!("{slow}. {}", late.remedy());
+        assert_eq!(loss.reason_and_remedy(&warm, &now, &late), reason_and_remedy);
         now[0].pool.0.alloc_failed = 1_003;
         now[0].pool.1.ring = 6_000; // which returned since
         let empty = "fill ring ran dry: the pool was empty (1,000 times)";
-        assert_eq!(loss.why(&warm, &now), empty);
-        assert_eq!(loss.remedied(&warm, &now, &late), format!("{empty}. Enlarge --ring."));
+        assert_eq!(loss.reason(&warm, &now), empty);
+        assert_eq!(loss.reason_and_remedy(&warm, &now, &late), format!("{empty}. Enlarge --ring."));
     }
 
     #[test]
-    fn what_arrives_and_is_lost_was_not_received() {
+    fn packets_lost_on_arrival_are_not_received() {
         let mut at = PortSample::default();
         (at.nic.rx_no_buffer, at.nic.rx_too_long, at.port.tx_overflow, at.port.too_short) = (5, 7, 8, 9);
         assert_eq!(unreceived(&[at, at]), 24);

@@ -24,13 +24,13 @@ impl QueueFigures<'_> {
     /// Packets in total, since the previous look and per second; and where the buffers are.
     pub fn fields(&self) -> Map<String, Value> {
         let Self { warm, before, now, seconds } = *self;
-        let mut fields = three_of(&packets(before), &packets(now), seconds);
-        let mut by_reason = three_of(&lost(before), &lost(now), seconds);
+        let mut fields = total_period_rate(&packets(before), &packets(now), seconds);
+        let mut by_reason = total_period_rate(&lost(before), &lost(now), seconds);
         for since in ["total", "period"] {
             fields[since]["lost"] = by_reason[since].take();
         }
         fields.insert("pages".into(), object(pages(now)).into());
-        fields.insert("buffer_locations".into(), object(BufferLocations::of(now).0).into());
+        fields.insert("buffer_locations".into(), object(BufferLocations::of_ports(now).0).into());
         fields.insert("recycled_percent".into(), figures::recycled_percent(warm, now).into());
         fields.insert("slow_after_warmup".into(), figures::slow(warm, now).into());
         fields
@@ -39,7 +39,7 @@ impl QueueFigures<'_> {
 
 /// Counts as `total`, their growth since the previous look as `period`, and the growth per second as `rate`.
 /// A count may shrink: the kernel can report late, for example, that it dropped a packet that was sent.
-pub fn three_of(before: &NamedCounts, now: &NamedCounts, seconds: f64) -> Map<String, Value> {
+pub fn total_period_rate(before: &NamedCounts, now: &NamedCounts, seconds: f64) -> Map<String, Value> {
     let (mut period, mut rate) = (Map::new(), Map::new());
     for (&(key, now), (_, before)) in now.iter().zip(before) {
         let grown = now.cast_signed() - before.cast_signed();
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn of_no_time_there_is_no_rate() {
-        let fields = three_of(&vec![("x", 1)], &vec![("x", 1)], 0.0);
+        let fields = total_period_rate(&vec![("x", 1)], &vec![("x", 1)], 0.0);
         assert!(fields["rate"]["x"].is_null() && fields["period"]["x"] == 0, "{fields:?}");
     }
 }

@@ -20,7 +20,7 @@ pub struct TableRoom {
 
 impl TableRoom {
     /// The room on a terminal; else in a file.
-    pub fn of(terminal: Option<Terminal>) -> Self {
+    pub fn on(terminal: Option<Terminal>) -> Self {
         match terminal {
             // In addition to the table, there are the sums, the heads and the losses.
             Some(Terminal { columns, rows }) => {
@@ -224,20 +224,20 @@ mod tests {
         let before = [PortSample::default(); 4];
         let mut now = [received(2_000), received(0), received(4_000), received(0)];
         now[2].nic.rx_no_buffer = 6;
-        let shown = lines(&names, &before, &now, 2.0, TableRoom::of(None));
+        let shown = lines(&names, &before, &now, 2.0, TableRoom::on(None));
         let words: Vec<Vec<_>> = shown.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words.len(), 4, "{shown:#?}");
         assert_eq!(words[1], ["w", "0", "1,000", "1.0", "0", "0.0", "0", "0"]);
         assert_eq!(words[2], ["w", "1", "2,000", "2.0", "0", "0.0", "0", "3"]);
         assert_eq!(shown[3], "nothing moved: e 0-1");
-        assert!(lines(&names[..1], &before, &now, 2.0, TableRoom::of(None)).is_empty(), "it is the sum");
+        assert!(lines(&names[..1], &before, &now, 2.0, TableRoom::on(None)).is_empty(), "it is the sum");
     }
 
     #[test]
     fn many_queues_have_rows_for_those_that_move_most() {
         let names: Vec<_> = (0..20).map(|queue| QueueName { interface: "w".into(), queue }).collect();
         let now: Vec<_> = (0..20).map(|queue| received(100 + queue)).collect();
-        let shown = lines(&names, &[PortSample::default(); 20], &now, 1.0, TableRoom::of(None));
+        let shown = lines(&names, &[PortSample::default(); 20], &now, 1.0, TableRoom::on(None));
         assert_eq!(shown.len(), 1 + 16 + 1);
         assert!(shown[1].trim_start().starts_with("w 4 "), "in the order of queues: {}", shown[1]);
         assert_eq!(shown[17], "406/s together: w 0-3");
@@ -254,7 +254,7 @@ mod tests {
             let terminal = Terminal { columns: 80, rows };
             let mut above = vec![LiveLine::plain("short".into()); 4];
             above.resize(4 + lost, LiveLine::bad("lost: ".repeat(15))); // each takes two lines
-            let room = TableRoom::of(Some(terminal)).below(&above);
+            let room = TableRoom::on(Some(terminal)).below(&above);
             let table = lines(&names, &before, &now, 1.0, room);
             let folded: Vec<_> = table.iter().flat_map(|line| fold(line, 78, 4)).collect();
             assert!(folded.iter().all(|line| line.len() <= 78), "nothing wraps: {folded:#?}");
@@ -272,7 +272,7 @@ mod tests {
         before[0].pool.0.alloc_slow = 60; // during the warm-up
         now[0].pool.0.alloc_slow = 60;
         let at = |columns, rows| {
-            let room = TableRoom::of(Some(Terminal { columns, rows }));
+            let room = TableRoom::on(Some(Terminal { columns, rows }));
             lines(&names, &before, &now, 1.0, room)
         };
         let words = |line: &str| line.split_whitespace().count();

@@ -18,8 +18,8 @@ const LONGEST: Duration = Duration::from_micros(10);
 const MOST: Duration = Duration::from_micros(40);
 /// What a thread does after an empty round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rest {
-    Look,
+pub(super) enum IdleAction {
+    Poll,
     /// Sleep until a packet comes.
     Sleep,
     /// Sleep this long, even if packets come.
@@ -33,7 +33,7 @@ pub(super) struct Idleness {
     /// When the current sequence of empty rounds began.
     since: Option<Instant>,
     /// What it did last in them, how long it had looked, and how many packets it had received by then.
-    last: (Rest, Duration, u64),
+    last: (IdleAction, Duration, u64),
     /// How long it sleeps before packets can end a sleep.
     nap: Duration,
 }
@@ -41,22 +41,26 @@ pub(super) struct Idleness {
 impl Idleness {
     /// `nap`: how long it sleeps before packets can end a sleep; zero: they end every sleep.
     pub(super) fn new(nap: Duration) -> Self {
-        Self { credit: MOST, since: None, last: (Rest::Look, Duration::ZERO, 0), nap }
+        Self { credit: MOST, since: None, last: (IdleAction::Poll, Duration::ZERO, 0), nap }
     }
 
     /// To call after an empty round. `received` returns the total number of packets.
     #[inline]
-    pub(super) fn rest(&mut self, now: impl FnOnce() -> Instant, received: impl FnOnce() -> u64) -> Rest {
-        if self.last.0 != Rest::Look {
-            self.last.0 = Rest::Sleep; // nothing came during the sleep
-            return Rest::Sleep;
+    pub(super) fn rest(
+        &mut self,
+        now: impl FnOnce() -> Instant,
+        received: impl FnOnce() -> u64,
+    ) -> IdleAction {
+        if self.last.0 != IdleAction::Poll {
+            self.last.0 = IdleAction::Sleep; // nothing came during the sleep
+            return IdleAction::Sleep;
         }
         let now = now();
         let looked = now - *self.since.get_or_insert(now);
         if looked < self.credit.min(LONGEST) {
-            return Rest::Look;
+            return IdleAction::Poll;
         }
-        let rest = if self.nap.is_zero() { Rest::Sleep } else { Rest::Nap(self.nap) };
+        let rest = if self.nap.is_zero() { IdleAction::Sleep } else { IdleAction::Nap(self.nap) };
         self.last = (rest, looked, received());
         rest
     }
@@ -72,9 +76,9 @@ impl Idleness {
     /// Learns from what came after the empty rounds since then.
     #[cold]
     fn learn(&mut self, since: Instant, now: Instant, received: impl FnOnce() -> u64) {
-        let (rest, looked, before) = std::mem::replace(&mut self.last, (Rest::Look, Duration::ZERO, 0));
+        let (rest, looked, before) = std::mem::replace(&mut self.last, (IdleAction::Poll, Duration::ZERO, 0));
         let waited = now - since;
-        if rest == Rest::Look {
+        if rest == IdleAction::Poll {
             return self.count(waited, waited);
         }
         let packets = received().saturating_sub(before).max(1);
@@ -147,11 +151,11 @@ mod tests {
                 return arrived;
             }
             match self.idleness.rest(|| self.now, || self.received) {
-                Rest::Look => self.looked += ROUND,
-                Rest::Sleep => {
+                IdleAction::Poll => self.looked += ROUND,
+                IdleAction::Sleep => {
                     (self.now, self.sleeps) = (self.now.max(self.due[0]) + SLEEP, self.sleeps + 1);
                 }
-                Rest::Nap(nap) => (self.now, self.naps) = (self.now + nap + SLEEP, self.naps + 1),
+                IdleAction::Nap(nap) => (self.now, self.naps) = (self.now + nap + SLEEP, self.naps + 1),
             }
             0
         }
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_far_apart_are_slept_for_at_once() {
+    fn a_thread_sleeps_at_once_between_distant_packets() {
         for gap in [150, 300, 1000] {
             let mut thread = Simulated::new(Duration::ZERO);
             thread.packets(10, us(gap));
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_never_slept_for_also_if_it_pauses() {
+    fn a_thread_does_not_sleep_within_a_stream() {
         let mut thread = Simulated::new(Duration::ZERO);
         for _ in 0..10 {
             thread.packets(100, us(1));
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_learns_of_a_stream_by_what_came_meanwhile() {
+    fn a_sleeping_thread_detects_a_stream() {
         for before in [20, 100, 1000] {
             let mut thread = Simulated::new(Duration::ZERO);
             thread.packets(40, us(before));

@@ -27,9 +27,9 @@ impl Ended {
         let mut figures = LiveFigures::begin(plan, interfaces, running.warm.clone(), names.clone());
         let Watched { end, links, seconds } = running.watch(&mut figures)?;
         let Running { attached, warm, .. } = running;
-        let Attached { threads, mut changes, capture, record, plan, mut site } = attached;
+        let Attached { threads, mut changes, capture, record, plan, mut environment } = attached;
         let (now, tally) = threads.finish(plan.expected_frames)?;
-        let warned = changes.offloads.warned(&mut site.kernel);
+        let warned = changes.offloads.warned(&mut environment.kernel);
         drop(changes);
         let capture = capture.map(Capture::finish).transpose()?;
         let Record { interfaces, names, pools, counts, published } = record;

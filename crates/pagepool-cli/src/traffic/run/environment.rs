@@ -4,37 +4,37 @@ use pagepool_link::LinkInfo;
 use pagepool_net::Attach;
 
 use super::flow_spread::FlowSpread;
-use crate::signals::{RunSignals, listen};
+use crate::signals::{self, Signals};
 use crate::sys;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::options::{Cpus, Numbers, TrafficOptions};
 use crate::traffic::sockets::interface::{Interface, Kernel};
 
-pub struct Site {
+pub struct Environment {
     pub kernel: Kernel,
     pub interfaces: Vec<Interface>,
     /// The CPUs for the threads, if the options name some.
     pub cpus: Vec<usize>,
-    pub signals: RunSignals,
+    pub signals: Signals,
 }
 
-impl Site {
+impl Environment {
     /// Looks up the interfaces. An error if the machine depends on one, or it lacks what the plan needs.
     pub fn look_up<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>) -> Result<Self, String> {
         let mut kernel = Kernel::open()?;
         let interfaces = look_up(command, plan, &mut kernel)?;
         let cpus = cpus(plan.options)?;
-        Ok(Self { kernel, interfaces, cpus, signals: listen()? })
+        Ok(Self { kernel, interfaces, cpus, signals: signals::install()? })
     }
 
     /// Waits until all interfaces have a link again. An error if a signal ends the command.
     pub fn wait_for_links(&mut self) -> Result<(), String> {
         self.kernel.wait_for_links(&self.interfaces, &self.signals.end);
-        self.go_on()
+        self.check_interrupted()
     }
 
     /// An error if a signal ends the command before the run has begun, which may take seconds.
-    pub fn go_on(&self) -> Result<(), String> {
+    pub fn check_interrupted(&self) -> Result<(), String> {
         match self.signals.interrupted() {
             false => Ok(()),
             true => Err("interrupted before any packet was taken or sent".into()),
@@ -70,7 +70,9 @@ fn look_up<C: TrafficCommand>(
     command.check(&interfaces)?;
     let spreading: &[Interface] = if plan.rss { &interfaces } else { &[] };
     FlowSpread::check(spreading)?;
-    interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
+    interfaces
+        .iter()
+        .try_for_each(|interface| kernel.refuse_if_needed(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
 }
 

@@ -15,7 +15,7 @@ const REFINED: (u32, u32) = (5, 19);
 
 /// What a run does, and where, that may require capabilities.
 #[derive(Clone, Copy, Debug)]
-pub struct Needs {
+pub struct RunNeeds {
     /// The kernel's version, and whether it restricts bpf(2).
     pub kernel: (u32, u32),
     pub bpf_is_restricted: bool,
@@ -23,21 +23,21 @@ pub struct Needs {
     pub has_grace_period: bool,
     pub sends_by_batch: bool,
     /// Offloads, or flow tables, are restored at the end.
-    pub puts_back: bool,
+    pub restores_settings: bool,
     /// The XDP program is removed from a chain with others at the end.
-    pub leaves_others: bool,
+    pub leaves_chain: bool,
 }
 
-impl Needs {
-    pub fn here(sends_by_batch: bool, puts_back: bool, leaves_others: bool) -> Self {
+impl RunNeeds {
+    pub fn here(sends_by_batch: bool, restores_settings: bool, leaves_chain: bool) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Self {
             kernel: version(&read("/proc/sys/kernel/osrelease")),
             bpf_is_restricted: read("/proc/sys/kernel/unprivileged_bpf_disabled").trim() != "0",
             has_grace_period: sys::has_grace_period(),
             sends_by_batch,
-            puts_back,
-            leaves_others,
+            restores_settings,
+            leaves_chain,
         }
     }
 
@@ -47,10 +47,10 @@ impl Needs {
         if self.bpf_is_restricted && self.kernel < REFINED || self.sends_by_batch {
             kept |= CapabilitySet::BPF;
         }
-        if self.sends_by_batch || self.puts_back {
+        if self.sends_by_batch || self.restores_settings {
             kept |= CapabilitySet::NET_ADMIN;
         }
-        if self.leaves_others {
+        if self.leaves_chain {
             kept |= CapabilitySet::BPF | CapabilitySet::NET_ADMIN | CapabilitySet::PERFMON;
             kept |= CapabilitySet::SYS_ADMIN; // to find the programs of others by their ids
         }
@@ -87,26 +87,26 @@ mod tests {
     }
 
     #[test]
-    fn what_running_needs_is_kept_and_nothing_else() {
+    fn a_run_keeps_only_the_capabilities_that_it_needs() {
         let all = CapabilitySet::all();
-        let usual = Needs {
+        let usual = RunNeeds {
             kernel: (6, 18),
             bpf_is_restricted: true,
             has_grace_period: true,
             sends_by_batch: false,
-            puts_back: false,
-            leaves_others: false,
+            restores_settings: false,
+            leaves_chain: false,
         };
         assert_eq!(usual.kept(all), CapabilitySet::empty());
-        let old = Needs { kernel: (5, 10), ..usual };
+        let old = RunNeeds { kernel: (5, 10), ..usual };
         assert_eq!(old.kept(all), CapabilitySet::BPF);
         assert_eq!(old.kept(CapabilitySet::SYS_ADMIN), CapabilitySet::SYS_ADMIN);
-        assert_eq!(Needs { bpf_is_restricted: false, ..old }.kept(all), CapabilitySet::empty());
-        assert_eq!(Needs { has_grace_period: false, ..usual }.kept(all), CapabilitySet::NET_RAW);
-        let batch = Needs { sends_by_batch: true, ..usual };
+        assert_eq!(RunNeeds { bpf_is_restricted: false, ..old }.kept(all), CapabilitySet::empty());
+        assert_eq!(RunNeeds { has_grace_period: false, ..usual }.kept(all), CapabilitySet::NET_RAW);
+        let batch = RunNeeds { sends_by_batch: true, ..usual };
         assert_eq!(batch.kept(all), CapabilitySet::BPF | CapabilitySet::NET_ADMIN);
-        assert_eq!(Needs { puts_back: true, ..usual }.kept(all), CapabilitySet::NET_ADMIN);
-        let beside = Needs { leaves_others: true, ..usual }.kept(all);
+        assert_eq!(RunNeeds { restores_settings: true, ..usual }.kept(all), CapabilitySet::NET_ADMIN);
+        let beside = RunNeeds { leaves_chain: true, ..usual }.kept(all);
         assert!(beside.contains(CapabilitySet::SYS_ADMIN) && !beside.contains(CapabilitySet::NET_RAW));
         assert_eq!(batch.kept(CapabilitySet::empty()), CapabilitySet::empty());
     }

@@ -23,7 +23,7 @@ use crate::report::output;
 use crate::report::terminal::OWN_LINE;
 use crate::report::verdict::Verdict;
 use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{RunEnd, RunState};
+use crate::traffic::shared_state::{RunEnd, SharedState};
 
 /// The time between two looks.
 const EVERY: Duration = Duration::from_millis(200);
@@ -45,17 +45,17 @@ pub struct LinkWatch<'a> {
     looked: Duration,
     /// The packets that were too long by the last look.
     too_long: u64,
-    changes: SeenChanges,
+    changes: LinkChanges,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct SeenChanges {
+pub struct LinkChanges {
     mtus: Vec<MtuChange>,
     names: Vec<NameChange>,
     /// The name of each interface when it was opened, and at the end.
-    called: Vec<(String, String)>,
+    renamed: Vec<(String, String)>,
     /// The ports' counts when all interfaces were last seen.
-    while_there: Vec<PortSample>,
+    before_removal: Vec<PortSample>,
     /// Packets that were too long before the first change.
     before: u64,
     sends: bool,
@@ -91,7 +91,7 @@ impl<'a> LinkWatch<'a> {
         let netlink = Netlink::open().map_err(|error| error_chain(&error))?;
         let mtus = links.iter().map(|link| link.mtu).collect();
         let names = links.iter().map(|link| link.name.clone()).collect();
-        let (looked, changes) = (Duration::ZERO, SeenChanges::default());
+        let (looked, changes) = (Duration::ZERO, LinkChanges::default());
         let down = vec![false; links.len()];
         let without_carrier = vec![0; links.len()];
         let mut this = Self {
@@ -109,21 +109,21 @@ impl<'a> LinkWatch<'a> {
         };
         for which in 0..this.links.len() {
             if let Ok(Some(now)) = this.netlink.link_at(this.links[which].index) {
-                this.see_down(which, !now.is_up);
+                this.update_down(which, !now.is_up);
             }
         }
         Ok(this)
     }
 
     /// Looks, if it is time. Records a detached program in the run's state.
-    pub fn look(&mut self, at: Duration, state: &RunState) {
+    pub fn look(&mut self, at: Duration, state: &SharedState) {
         if at >= self.looked + EVERY {
             self.looked = at;
             self.look_now(state);
         }
     }
 
-    fn look_now(&mut self, state: &RunState) {
+    fn look_now(&mut self, state: &SharedState) {
         let (ports, mut are_there) = (state.sample().ports, true); // before the interfaces are queried
         for which in 0..self.links.len() {
             let link = self.links[which];
@@ -133,12 +133,12 @@ impl<'a> LinkWatch<'a> {
                 are_there = false;
                 continue;
             };
-            self.see_name(which, now.name);
-            self.see_mtu(which, now.mtu);
-            if self.see_down(which, !now.is_up) {
+            self.update_name(which, now.name);
+            self.update_mtu(which, now.mtu);
+            if self.update_down(which, !now.is_up) {
                 state.wake_threads(); // for drivers that need another call
             }
-            self.see_carrier(which, !now.is_up || now.has_carrier);
+            self.update_carrier(which, !now.is_up || now.has_carrier);
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
             // It also counts as detached if its interface was removed after the query above.
             if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
@@ -147,11 +147,11 @@ impl<'a> LinkWatch<'a> {
         }
         self.too_long = too_long(&ports);
         if are_there {
-            self.changes.while_there = ports;
+            self.changes.before_removal = ports;
         }
     }
 
-    fn see_name(&mut self, which: usize, to: String) {
+    fn update_name(&mut self, which: usize, to: String) {
         if to != self.names[which] {
             let from = std::mem::replace(&mut self.names[which], to.clone());
             let change = NameChange { from, to };
@@ -161,7 +161,7 @@ impl<'a> LinkWatch<'a> {
     }
 
     /// `has`: it has a carrier, or is down, which has its own warning.
-    fn see_carrier(&mut self, which: usize, has: bool) {
+    fn update_carrier(&mut self, which: usize, has: bool) {
         let looks = if has { 0 } else { self.without_carrier[which].saturating_add(1) };
         let before = std::mem::replace(&mut self.without_carrier[which], looks);
         let name = &self.names[which];
@@ -175,7 +175,7 @@ impl<'a> LinkWatch<'a> {
     }
 
     /// Returns whether it changed.
-    fn see_down(&mut self, which: usize, down: bool) -> bool {
+    fn update_down(&mut self, which: usize, down: bool) -> bool {
         let before = std::mem::replace(&mut self.down[which], down);
         let (opened, name) = (&self.links[which].name, &self.names[which]);
         match (before, down) {
@@ -194,7 +194,7 @@ impl<'a> LinkWatch<'a> {
         before != down
     }
 
-    fn see_mtu(&mut self, which: usize, to: u32) {
+    fn update_mtu(&mut self, which: usize, to: u32) {
         let from = std::mem::replace(&mut self.mtus[which], to);
         if from == to {
             return;
@@ -211,26 +211,26 @@ impl<'a> LinkWatch<'a> {
     }
 
     /// Looks a last time, and returns the changes.
-    pub fn changes(mut self, state: &RunState) -> SeenChanges {
+    pub fn changes(mut self, state: &SharedState) -> LinkChanges {
         self.look_now(state);
         let down = self.links.iter().zip(&self.down).filter(|(_, down)| **down);
         self.changes.is_down = down.map(|(link, _)| link.name.clone()).collect();
         let opened = self.links.iter().map(|link| link.name.clone());
-        self.changes.called = opened.zip(self.names).collect();
+        self.changes.renamed = opened.zip(self.names).collect();
         self.changes
     }
 }
 
-impl SeenChanges {
+impl LinkChanges {
     /// The name of an interface at the end, from the one when it was opened.
-    pub fn called_now<'a>(&'a self, interface: &'a str) -> &'a str {
-        let called = self.called.iter().find(|(opened, _)| opened == interface);
-        called.map_or(interface, |(_, now)| now)
+    pub fn current_name<'a>(&'a self, interface: &'a str) -> &'a str {
+        let renamed = self.renamed.iter().find(|(opened, _)| opened == interface);
+        renamed.map_or(interface, |(_, now)| now)
     }
 
     /// The ports' counts when all interfaces were last seen: if one was removed, before that.
-    pub fn while_there(&self) -> &[PortSample] {
-        &self.while_there
+    pub fn before_removal(&self) -> &[PortSample] {
+        &self.before_removal
     }
 
     /// Whether an interface was down at some time. `interface`: its name when it was opened.

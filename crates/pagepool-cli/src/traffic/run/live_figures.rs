@@ -13,7 +13,7 @@ use crate::report::verdict::Verdict;
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures;
 use crate::traffic::figures::buffer_locations::BufferLocations;
-use crate::traffic::figures::json_lines::{Beside, JsonLines};
+use crate::traffic::figures::json_lines::{ExtraCounts, JsonLines};
 use crate::traffic::figures::losses::{self, LOSSES};
 use crate::traffic::figures::queue_name::QueueName;
 use crate::traffic::figures::queue_table::{self, TableRoom};
@@ -21,7 +21,7 @@ use crate::traffic::port_sample::PortSample;
 use crate::traffic::run::summary::mode;
 use crate::traffic::shared_state::{Checked, Sample};
 use crate::traffic::sockets::setup::OpenedInterface;
-use crate::traffic::watch::Why;
+use crate::traffic::watch::Trigger;
 
 /// The figures shown last, and those at the end of the warm-up.
 pub struct LiveFigures {
@@ -54,13 +54,13 @@ impl LiveFigures {
     }
 
     /// Shows the current figures.
-    pub fn show(&mut self, why: Why, at: Duration, now: Sample) {
+    pub fn show(&mut self, trigger: Trigger, at: Duration, now: Sample) {
         if let Some(lines) = &mut self.json_lines {
             let numbered = now.checked.map(numbered);
-            return lines.figures(why, at, now.ports, numbered);
+            return lines.figures(trigger, at, now.ports, numbered);
         }
         let terminal = Terminal::of_output().filter(|_| !self.options.is_json());
-        let lines = self.lines(at, now, TableRoom::of(terminal));
+        let lines = self.lines(at, now, TableRoom::on(terminal));
         self.options.show(&lines);
     }
 
@@ -87,7 +87,7 @@ impl LiveFigures {
         let mut lines = vec![
             format!("{:>4}s  in {}   out {}", at.as_secs(), rate(received), rate(sent)),
             pool_line(ports, &self.warm.ports),
-            BufferLocations::of(ports).to_string(),
+            BufferLocations::of_ports(ports).to_string(),
         ];
         if let Some(checked) = now.checked {
             let (good, corrupt) = (grouped(checked.good), grouped(checked.corrupt));
@@ -106,8 +106,8 @@ impl LiveFigures {
 }
 
 /// What `--verify` has found so far.
-fn numbered(Checked { good, corrupt }: Checked) -> Beside {
-    Beside { name: "numbered", counts: vec![("good", good), ("corrupt", corrupt)], now: Map::new() }
+fn numbered(Checked { good, corrupt }: Checked) -> ExtraCounts {
+    ExtraCounts { name: "numbered", counts: vec![("good", good), ("corrupt", corrupt)], now: Map::new() }
 }
 
 fn received(ports: &[PortSample]) -> (u64, u64) {
@@ -136,6 +136,6 @@ fn refused(before: &[PortSample], now: &[PortSample], seconds: f64) -> Option<St
 /// Packets lost per second, by reason.
 fn loss_lines(before: &[PortSample], now: &[PortSample], seconds: f64) -> Vec<String> {
     let new = |loss: &losses::Loss| loss.count(now).saturating_sub(loss.count(before));
-    let lost = LOSSES.iter().map(|loss| (new(loss), loss.why(before, now))).filter(|(new, _)| *new > 0);
+    let lost = LOSSES.iter().map(|loss| (new(loss), loss.reason(before, now))).filter(|(new, _)| *new > 0);
     lost.map(|(new, why)| format!("lost {}/s: {why}", grouped((new as f64 / seconds) as u64))).collect()
 }

@@ -121,8 +121,8 @@ impl OffloadsOff {
 
 /// What is wrong, and the command against it.
 fn text(fault: &OffloadFault) -> String {
-    let run = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
-    fault.description() + &run.unwrap_or_default()
+    let command = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
+    fault.description() + &command.unwrap_or_default()
 }
 
 /// `fix`: --fix-offloads is given.
@@ -137,8 +137,8 @@ fn warning(fix: bool, fault: &OffloadFault) -> String {
     let mut text = format!("{head}{}", fault.description());
     if let Some(command) = fault.command() {
         let or = if fix || !is_here { "" } else { "Use --fix-offloads, or run" };
-        let run = if or.is_empty() { fault.instruction() } else { or };
-        text += &format!(". {run}:{OWN_LINE}{command}");
+        let instruction = if or.is_empty() { fault.instruction() } else { or };
+        text += &format!(". {instruction}:{OWN_LINE}{command}");
     }
     text
 }
@@ -150,11 +150,11 @@ fn is_here(owner: &OffloadOwner) -> bool {
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        self.held.drain(..).for_each(|(held, _)| put_back(held));
+        self.held.drain(..).for_each(|(held, _)| restore(held));
     }
 }
 
-fn put_back(mut held: HeldOffloads) {
+fn restore(mut held: HeldOffloads) {
     let undo = held.undo();
     if let Err(error) = held.restore() {
         let why = error_chain(&error);

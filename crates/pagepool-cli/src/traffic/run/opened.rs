@@ -3,7 +3,7 @@
 use pagepool::Publication;
 use pagepool_link::Promiscuous;
 
-use super::environment::Site;
+use super::environment::Environment;
 use super::planned::Planned;
 use crate::report::error::error_chain;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
@@ -23,31 +23,32 @@ pub struct Opened<'a, C> {
 impl<'a, C: TrafficCommand> Opened<'a, C> {
     /// Turns off offloads before sockets are opened: a card may restart for that.
     pub fn open(mut planned: Planned<'a, C>) -> Result<Self, String> {
-        let (plan, Site { kernel, interfaces, .. }) = (&planned.plan, &mut planned.site);
+        let (plan, Environment { kernel, interfaces, .. }) = (&planned.plan, &mut planned.environment);
         let receiving = if plan.attach.is_some() { &**interfaces } else { &[] };
         let offloads = OffloadsOff::new(plan.fix_offloads, kernel, receiving)?;
         let published = plan.options.publish.publish(plan.name);
-        let setup = open_sockets(&planned).or_else(|error| planned.site.go_on().and(Err(error)))?;
-        let promiscuous = promiscuous(&planned.plan, &planned.site.interfaces)?;
-        planned.site.wait_for_links()?;
+        let setup = open_sockets(&planned)
+            .or_else(|error| planned.environment.check_interrupted().and(Err(error)))?;
+        let promiscuous = promiscuous(&planned.plan, &planned.environment.interfaces)?;
+        planned.environment.wait_for_links()?;
         Ok(Self { setup, promiscuous, published, offloads, planned })
     }
 }
 
 fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
-    let Planned { plan, site, sizes, .. } = planned;
+    let Planned { plan, environment, sizes, .. } = planned;
     let TrafficPlan { attach, maps, pin, beside, steer, tx_mode, options, .. } = *plan;
-    let (threads, pairs) = (options.threads.map(usize::from), pairs_of(&site.interfaces));
+    let (threads, pairs) = (options.threads.map(usize::from), pairs_of(&environment.interfaces));
     if let Some(threads) = threads.filter(|&threads| threads > pairs) {
         return Err(format!(
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let (busy_poll, interrupted) = (options.busy_poll(), Some(&site.signals.end));
+    let (busy_poll, interrupted) = (options.busy_poll(), Some(&environment.signals.end));
     let sizes = *sizes;
     let params =
         SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, interrupted, threads };
-    TrafficSetup::open(plan.name, &site.interfaces, params)
+    TrafficSetup::open(plan.name, &environment.interfaces, params)
 }
 
 /// Puts the interfaces into promiscuous mode, if the plan says so, until the values are dropped.

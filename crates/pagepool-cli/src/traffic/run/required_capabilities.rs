@@ -58,7 +58,7 @@ fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> Ca
         (CapabilitySet::IPC_LOCK, locks),
         // Zero copy sends only with an XDP program.
         (PROGRAM & of_bpf, attaches || plan.options.mode == Mode::Zerocopy),
-        (CapabilitySet::NET_ADMIN, plan.sets() || plan.options.busy_poll.is_some()),
+        (CapabilitySet::NET_ADMIN, plan.changes_settings() || plan.options.busy_poll.is_some()),
         (of_bpf, sends_by_batch),
         (of_bpf | CapabilitySet::SYS_ADMIN, plan.beside.is_some()),
     ];

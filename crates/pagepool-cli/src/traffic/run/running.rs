@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::attached::Attached;
 use crate::traffic::command::TrafficCommand;
-use crate::traffic::run::link_watch::{LinkWatch, SeenChanges};
+use crate::traffic::run::link_watch::{LinkChanges, LinkWatch};
 use crate::traffic::run::live_figures::LiveFigures;
 use crate::traffic::run::service_status::ServiceStatus;
 use crate::traffic::shared_state::{RunEnd, Sample};
@@ -23,7 +23,7 @@ pub struct Running<'a, C: TrafficCommand> {
 /// Why and when the run ended.
 pub struct Watched {
     pub end: RunEnd,
-    pub links: SeenChanges,
+    pub links: LinkChanges,
     pub seconds: f64,
 }
 
@@ -37,23 +37,24 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
 
     /// Shows figures until the run ends.
     pub fn watch(&mut self, figures: &mut LiveFigures) -> Result<Watched, String> {
-        let Attached { threads, changes, plan, site, .. } = &mut self.attached;
+        let Attached { threads, changes, plan, environment, .. } = &mut self.attached;
         let options = plan.options;
         let mut service = ServiceStatus::ready(plan, &self.warm);
         let watch = Watch {
             start: self.start,
             limit: options.seconds.map(Duration::from_secs),
             every: options.figures.every(STATS_EVERY),
-            signals: &site.signals,
+            signals: &environment.signals,
         };
-        let show = |at, why| figures.show(why, at, threads.sample());
-        let mut links = LinkWatch::new(site.links().collect(), threads.redirects(), plan.tx_mode.is_some())?;
+        let show = |at, trigger| figures.show(trigger, at, threads.sample());
+        let mut links =
+            LinkWatch::new(environment.links().collect(), threads.redirects(), plan.tx_mode.is_some())?;
         let look = |at| {
             service.look(at, threads.state());
             links.look(at, threads.state());
             changes.offloads.look(at);
         };
-        let end = watch.run(threads.state(), || false, show, look);
+        let end = watch.wait(threads.state(), || false, show, look);
         let links = links.changes(threads.state());
         service.stopping();
         Ok(Watched { end, links, seconds: self.start.elapsed().as_secs_f64() })

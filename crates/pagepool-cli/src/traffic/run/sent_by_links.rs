@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_interface_does_not_count_is_missing() {
+    fn packets_that_an_interface_does_not_count_are_missing() {
         let mut netlink = Netlink::open().unwrap();
         let mut link = netlink.link("lo").unwrap();
         let mut lo = SentByLinks::look([&link].into_iter());

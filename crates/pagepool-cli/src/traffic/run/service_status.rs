@@ -7,7 +7,7 @@ use crate::report::service_manager::ServiceManager;
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures::losses;
 use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{RunState, Sample};
+use crate::traffic::shared_state::{Sample, SharedState};
 
 /// The service manager, and what was reported last.
 pub struct ServiceStatus {
@@ -27,7 +27,7 @@ impl ServiceStatus {
         Self { manager, title, at: Duration::ZERO, before: moved(&warm.ports) }
     }
 
-    pub fn look(&mut self, at: Duration, state: &RunState) {
+    pub fn look(&mut self, at: Duration, state: &SharedState) {
         let Self { manager, title, at: last, before } = self;
         manager.look(
             at,

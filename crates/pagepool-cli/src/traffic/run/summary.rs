@@ -17,7 +17,7 @@ use crate::traffic::figures::buffer_locations::BufferLocations;
 use crate::traffic::figures::losses::{self, LOSSES};
 use crate::traffic::figures::queue_name::QueueName;
 use crate::traffic::port_sample::{PortSample, pool_fields};
-use crate::traffic::run::link_watch::SeenChanges;
+use crate::traffic::run::link_watch::LinkChanges;
 use crate::traffic::run::sent_by_links::SentByLinks;
 use crate::traffic::shared_state::{RunEnd, Sample};
 use crate::traffic::sockets::setup::OpenedInterface;
@@ -35,7 +35,7 @@ pub struct TrafficResult {
     pub seconds: f64,
     pub end: RunEnd,
     /// The changes of the interfaces during the run.
-    pub links: SeenChanges,
+    pub links: LinkChanges,
     /// The counts at the end of the warm-up.
     pub warm: Sample,
     pub now: Sample,
@@ -50,13 +50,13 @@ pub struct TrafficResult {
 impl TrafficResult {
     /// Judges the run, with the pools, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
-        let mut verdict = Verdict::new(figures::WELL);
+        let mut verdict = Verdict::new(figures::PROOF);
         if let RunEnd::Gone(queue) = &self.end {
             let after = format!("after {:.1} s", self.seconds);
-            let queue = self.called_now(queue);
+            let queue = self.current_name(queue);
             verdict.gone(format!("{queue} was removed, or moved to another network namespace, {after}"));
         }
-        self.run(&mut verdict);
+        self.conditions(&mut verdict);
         self.warned.iter().for_each(|warning| verdict.paragraph(&format!("warning: {warning}")));
         self.links.judge(&mut verdict, &self.end, &self.now.ports);
         self.packets(&mut verdict);
@@ -76,13 +76,13 @@ impl TrafficResult {
     }
 
     /// A queue, with the last name of its interface.
-    fn called_now(&self, queue: &str) -> String {
+    fn current_name(&self, queue: &str) -> String {
         let Some(name) = self.names.iter().find(|name| name.port() == queue) else { return queue.into() };
-        let interface = self.links.called_now(&name.interface).into();
+        let interface = self.links.current_name(&name.interface).into();
         QueueName { interface, queue: name.queue }.port()
     }
 
-    fn run(&self, verdict: &mut Verdict) {
+    fn conditions(&self, verdict: &mut Verdict) {
         verdict.field("command", self.command);
         verdict.field("mode", mode(&self.interfaces));
         verdict.field("interfaces", &self.interfaces);
@@ -182,14 +182,14 @@ impl TrafficResult {
     /// The driver of the first interface, and whether all interfaces have more queues.
     fn device(&self) -> (Option<String>, MoreQueues<'_>) {
         let Ok(ethtool) = Ethtool::open() else { return (None, MoreQueues::Unknown) };
-        let first = self.interfaces.first().map(|of| self.links.called_now(&of.name));
+        let first = self.interfaces.first().map(|of| self.links.current_name(&of.name));
         let driver = first.and_then(|name| ethtool.driver(name).ok().flatten());
         let all = self.interfaces.iter().map(|of| self.more_queues(of, &ethtool));
         (driver, all.reduce(MoreQueues::and).unwrap_or(MoreQueues::Unknown))
     }
 
     fn more_queues<'a>(&'a self, of: &'a OpenedInterface, ethtool: &Ethtool) -> MoreQueues<'a> {
-        let name = self.links.called_now(&of.name);
+        let name = self.links.current_name(&of.name);
         let channels = ethtool.channels(name).ok().flatten();
         let both = channels.map(|of| (of.rx.min(of.tx), of.max_rx.min(of.max_tx)));
         MoreQueues::of(name, of.queues.len(), both.unwrap_or((of.queues_of, of.queues_of)))
@@ -206,7 +206,7 @@ impl TrafficResult {
             let taken = ports.map(|(_, at)| at.sent()).sum();
             let uncounted = self.counts.uncounted(name, taken);
             if uncounted > 0 {
-                let now = self.links.called_now(name);
+                let now = self.links.current_name(name);
                 let word = shell_word(now);
                 let why =
                     format!("{now} took them, and does not count them as sent: `ip -s link show {word}`");
@@ -233,7 +233,7 @@ impl TrafficResult {
         };
         let all = share(&self.now.ports, unsent, uncounted);
         match self.end {
-            RunEnd::Gone(_) => all.judged_by(&share(self.links.while_there(), 0, 0)),
+            RunEnd::Gone(_) => all.judged_by(&share(self.links.before_removal(), 0, 0)),
             _ => all,
         }
     }
@@ -252,7 +252,7 @@ impl TrafficResult {
         let (driver, queues) = self.device();
         let late = LateThread { in_kernel: self.in_kernel(), driver: driver.as_deref(), queues };
         lost.for_each(|(count, loss)| {
-            verdict.row("lost", count, &loss.remedied(&self.warm.ports, ports, &late));
+            verdict.row("lost", count, &loss.reason_and_remedy(&self.warm.ports, ports, &late));
         });
         let refused = self.sum(|at| at.nic.calls_refused);
         verdict.field("calls_refused", refused);
@@ -285,7 +285,7 @@ impl TrafficResult {
         figures::judge_pools(verdict, &self.warm.ports, ports, pools);
         verdict.field("recycled_percent", figures::recycled_percent(&self.warm.ports, ports));
         verdict.field("kernel", object(figures::kernel(ports).entries()));
-        verdict.field("buffer_locations", object(BufferLocations::of(ports).0));
+        verdict.field("buffer_locations", object(BufferLocations::of_ports(ports).0));
         // Equal to the number of buffers that are out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
@@ -381,7 +381,7 @@ mod tests {
                 warned: Vec::new(),
                 seconds: 1.0,
                 end: RunEnd::Time,
-                links: SeenChanges::default(),
+                links: LinkChanges::default(),
                 warm: Sample { ports: vec![PortSample::default()], ..Sample::default() },
                 now,
                 tally: None,
@@ -402,11 +402,11 @@ mod tests {
         );
         at.nic.rx_packets = 13;
         let lost = "35.0 % of 20 packets were lost (rejected on arrival 35.0 %)";
-        assert!(verdict(at).ends_with(&format!("\nPASS: {}; {lost}", figures::WELL)), "{}", verdict(at));
+        assert!(verdict(at).ends_with(&format!("\nPASS: {}; {lost}", figures::PROOF)), "{}", verdict(at));
     }
 
     #[test]
-    fn what_one_interface_did_not_send_is_no_fault_of_another() {
+    fn unsent_packets_are_counted_per_interface() {
         let names = ["near0", "near1"].map(|name| QueueName { interface: name.into(), queue: 0 });
         let mut ports = [PortSample::default(); 2];
         ports[1].port.tx = 5;
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_was_not_to_be_sent() {
+    fn refused_packets_are_not_unsent() {
         let mut at = PortSample::default();
         (at.port.tx, at.port.redirect_in, at.port.tx_overflow, at.nic.tx_too_long) = (10, 20, 3, 4);
         assert_eq!(to_send(&at), 23);

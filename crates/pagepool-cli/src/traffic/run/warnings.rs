@@ -3,7 +3,7 @@
 use pagepool_link::{Ethtool, shell_word};
 use pagepool_net::Match;
 
-use super::environment::Site;
+use super::environment::Environment;
 use crate::report::number::ranges;
 use crate::report::output;
 use crate::report::terminal::OWN_LINE;
@@ -14,7 +14,7 @@ use crate::traffic::sockets::setup::OpenedInterface;
 
 pub fn warn(
     plan: &TrafficPlan<'_>,
-    Site { kernel, interfaces, cpus, .. }: &mut Site,
+    Environment { kernel, interfaces, cpus, .. }: &mut Environment,
     offloads: &mut OffloadsOff,
     opened: &[OpenedInterface],
 ) -> Result<(), String> {

@@ -83,7 +83,12 @@ impl Kernel {
 
     /// Refuses an interface that the machine or this session depends on, unless `proceed`. `effect`: what the
     /// command does to it.
-    pub fn spare(&mut self, interface: &Interface, effect: &str, proceed: bool) -> Result<(), String> {
+    pub fn refuse_if_needed(
+        &mut self,
+        interface: &Interface,
+        effect: &str,
+        proceed: bool,
+    ) -> Result<(), String> {
         let LinkInfo { name, index, .. } = &interface.link;
         let reasons =
             cautions(&mut self.netlink, *index, self.session).map_err(|error| error_chain(&error))?;
@@ -217,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_does_not_come_is_not_waited_for_against_the_user() {
+    fn a_signal_ends_the_wait_for_a_link() {
         let Some(apart) = or_skip("a_link", Namespace::new("apart")) else { return };
         let took = apart.run(|| {
             let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_there_is_not_is_refused_with_how_many_there_are() {
+    fn a_missing_queue_is_refused_with_the_number_of_queues() {
         let all = |there, asked: &[u32]| chosen("v", there, Some(&Numbers(asked.to_vec())));
         assert_eq!(chosen("v", 3, None), Ok(vec![0, 1, 2]));
         assert_eq!(all(3, &[2, 0]), Ok(vec![2, 0]));
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_a_card_would_cut_are_warned_of() {
+    fn a_card_that_would_cut_packets_causes_a_warning() {
         let lo = Netlink::open().unwrap().link("lo").unwrap();
         let warning = |driver, mtu, chunk| {
             let mut link = lo.clone();

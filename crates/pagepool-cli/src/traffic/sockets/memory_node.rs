@@ -15,7 +15,7 @@ const NODES: &str = "/sys/devices/system/node";
 
 /// The node of the first interface whose card has one; else of the first CPU; else of the calling thread.
 /// `None` if this process may use the memory of only one node, or not that of this node.
-pub fn home<'a>(interfaces: impl IntoIterator<Item = &'a str>, cpus: &[usize]) -> Option<NodeId> {
+pub fn choose<'a>(interfaces: impl IntoIterator<Item = &'a str>, cpus: &[usize]) -> Option<NodeId> {
     let with_memory = usable();
     if with_memory.len() < 2 {
         return None;
@@ -29,7 +29,7 @@ pub fn home<'a>(interfaces: impl IntoIterator<Item = &'a str>, cpus: &[usize]) -
 /// The nodes with memory that this process may use.
 fn usable() -> Vec<usize> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let (mut nodes, allowed) = (listed(&format!("{NODES}/has_memory")), allowed(&status));
+    let (mut nodes, allowed) = (kernel_list(&format!("{NODES}/has_memory")), allowed(&status));
     nodes.retain(|node| allowed.as_ref().is_none_or(|allowed| allowed.contains(node)));
     nodes
 }
@@ -40,7 +40,7 @@ fn allowed(status: &str) -> Option<Vec<usize>> {
 }
 
 pub fn cpus_of(node: NodeId) -> Vec<usize> {
-    let there = listed(&format!("{NODES}/node{}/cpulist", node.0));
+    let there = kernel_list(&format!("{NODES}/node{}/cpulist", node.0));
     sys::allowed_cpus().into_iter().filter(|cpu| there.contains(cpu)).collect()
 }
 
@@ -53,12 +53,13 @@ fn of_interface(name: &str) -> Option<NodeId> {
 }
 
 fn of_cpu(cpu: usize) -> Option<NodeId> {
-    let nodes = listed(&format!("{NODES}/has_cpu")).into_iter().filter_map(|node| u8::try_from(node).ok());
-    nodes.map(NodeId).find(|node| listed(&format!("{NODES}/node{}/cpulist", node.0)).contains(&cpu))
+    let nodes =
+        kernel_list(&format!("{NODES}/has_cpu")).into_iter().filter_map(|node| u8::try_from(node).ok());
+    nodes.map(NodeId).find(|node| kernel_list(&format!("{NODES}/node{}/cpulist", node.0)).contains(&cpu))
 }
 
 /// The numbers in a file of the kernel; empty if there is no such file.
-fn listed(path: &str) -> Vec<usize> {
+fn kernel_list(path: &str) -> Vec<usize> {
     fs::read_to_string(path).map(|text| numbers(&text)).unwrap_or_default()
 }
 
@@ -70,13 +71,13 @@ mod tests {
     fn nodes_outside_the_cpuset_are_not_used() {
         let status = "Mems_allowed:\t00000000,00000005\nMems_allowed_list:\t0,2\nThreads:\t1\n";
         assert_eq!((allowed(status), allowed("Threads:\t1\n")), (Some(vec![0, 2]), None));
-        assert!(!usable().is_empty() || listed(&format!("{NODES}/has_memory")).is_empty());
+        assert!(!usable().is_empty() || kernel_list(&format!("{NODES}/has_memory")).is_empty());
     }
 
     #[test]
     fn a_thread_gets_a_node_if_the_machine_has_several() {
         let nodes = usable().len();
-        let home = home(["lo"], &[]);
+        let home = choose(["lo"], &[]);
         assert_eq!(home.is_some(), nodes > 1, "lo has no card: {home:?} of {nodes}");
         assert!(home.is_none_or(|node| !cpus_of(node).is_empty()), "{home:?}");
         let cpu = sys::allowed_cpus()[0];

@@ -1,7 +1,7 @@
 //! Opens what a command works with: a device and a pool for each queue, and memory for each pair of queues.
 //! Assigns them to threads.
 
-mod side_by_side;
+mod parallel;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use pagepool_net::{
 };
 use serde::Serialize;
 
-use self::side_by_side::side_by_side;
+use self::parallel::in_parallel;
 use crate::report::error::error_chain;
 use crate::report::number::{grouped, ranges};
 use crate::report::output;
@@ -137,7 +137,7 @@ impl TrafficSetup {
         this.pools = ports.map(|port| port.pool.handle()).collect();
         let described = interfaces.iter().zip(&sockets).enumerate();
         let opened = |(at, (of, sockets)): (usize, (&Interface, &Vec<_>))| {
-            OpenedInterface::of(of, sockets, params, params.maps.get(at))
+            OpenedInterface::new(of, sockets, params, params.maps.get(at))
         };
         this.interfaces = described.map(opened).collect();
         Ok(this)
@@ -224,7 +224,7 @@ fn open_pairs(
     let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
     let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
     let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
-    let opened = side_by_side(pairs.iter().enumerate().collect(), |(pair, queues)| {
+    let opened = in_parallel(pairs.iter().enumerate().collect(), |(pair, queues)| {
         shown.begin_one();
         let name = format!("{name}{pair}");
         let arena = Arena::new(sizes.arena(&name, count(queues)));
@@ -271,7 +271,7 @@ fn no_memory(error: &Error, huge: Option<u64>, node: Option<NodeId>) -> String {
 }
 
 impl OpenedInterface {
-    fn of(
+    fn new(
         interface: &Interface,
         sockets: &[SocketInfo],
         params: SetupParams<'_>,
@@ -457,7 +457,7 @@ mod tests {
         };
         let arena = Arena::new(sizes.arena("test", 1)).unwrap();
         let queue = open_device(&interface.device, &params.open_params("test"), &arena).unwrap();
-        let opened = OpenedInterface::of(&interface, queue.socket.as_slice(), params, None);
+        let opened = OpenedInterface::new(&interface, queue.socket.as_slice(), params, None);
         assert_eq!(opened.zero_copy, None);
         let shown = opened.to_string();
         assert!(shown.starts_with("lo: no XDP program, queue 0 (1 of 4), MTU "), "{shown}");

@@ -6,16 +6,16 @@ use pagepool_watch::{EntryView, Observation, PoolView, ProcessView, shown_path};
 use super::look::nobody_publishes;
 
 #[derive(Args, Clone, Debug)]
-pub struct Chosen {
+pub struct Selection {
     /// The name or PID of a process, or the name of a pool [default: all]
     #[arg(value_name = "PROCESS|POOL")]
     of: Option<String>,
 }
 
-impl Chosen {
+impl Selection {
     /// The processes of that name or PID with all their pools. If there are none: the pools of that name, and
     /// what belongs to them.
-    pub fn of(&self, look: &Observation) -> Vec<ProcessView> {
+    pub fn select(&self, look: &Observation) -> Vec<ProcessView> {
         let Some(of) = &self.of else { return look.processes.clone() };
         let is_it = |process: &&ProcessView| process.name == *of || process.pid.to_string() == *of;
         let processes: Vec<_> = look.processes.iter().filter(is_it).cloned().collect();
@@ -26,7 +26,7 @@ impl Chosen {
     }
 
     /// The message if nothing was found.
-    pub fn nothing(&self, look: &Observation) -> String {
+    pub fn not_found(&self, look: &Observation) -> String {
         let folder = shown_path(&look.folder);
         let Some(of) = &self.of else { return nobody_publishes(look) };
         let nothing =
@@ -36,8 +36,8 @@ impl Chosen {
 
     /// An error if nothing was found.
     pub fn check(&self, look: &Observation) -> Result<(), String> {
-        match self.of.is_some() && self.of(look).is_empty() {
-            true => Err(self.nothing(look)),
+        match self.of.is_some() && self.select(look).is_empty() {
+            true => Err(self.not_found(look)),
             false => Ok(()),
         }
     }

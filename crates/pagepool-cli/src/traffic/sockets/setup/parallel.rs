@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Works on all things, and returns the results in their order. After the first error it begins no more.
-pub fn side_by_side<T: Send, R: Send>(
+pub fn in_parallel<T: Send, R: Send>(
     things: Vec<T>,
     work: impl Fn(T) -> Result<R, String> + Sync,
 ) -> Result<Vec<R>, String> {
-    let crew = thread::available_parallelism().map_or(1, usize::from).min(things.len());
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(things.len());
     let mut results: Vec<Option<R>> = things.iter().map(|_| None).collect();
     let to_do = Mutex::new(things.into_iter().zip(&mut results));
     let next = || to_do.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -29,7 +29,7 @@ pub fn side_by_side<T: Send, R: Send>(
     };
     thread::scope(|threads| {
         let others: Vec<_> =
-            (1..crew).filter_map(|_| thread::Builder::new().spawn_scoped(threads, worker).ok()).collect();
+            (1..workers).filter_map(|_| thread::Builder::new().spawn_scoped(threads, worker).ok()).collect();
         let own = worker();
         let joined =
             |other: thread::ScopedJoinHandle<'_, _>| other.join().unwrap_or(Err("a thread panicked".into()));
@@ -48,15 +48,15 @@ mod tests {
 
     #[test]
     fn results_are_in_the_order_of_the_things() {
-        let squares = side_by_side((0..100).collect(), |of: usize| Ok(of * of)).unwrap();
+        let squares = in_parallel((0..100).collect(), |of: usize| Ok(of * of)).unwrap();
         assert!(squares.into_iter().eq((0..100).map(|of| of * of)));
-        assert_eq!(side_by_side(Vec::<()>::new(), Ok), Ok(Vec::new()));
+        assert_eq!(in_parallel(Vec::<()>::new(), Ok), Ok(Vec::new()));
     }
 
     #[test]
     fn an_error_ends_the_work() {
         let begun = AtomicUsize::new(0);
-        let refused = side_by_side((0..10_000).collect(), |of: usize| {
+        let refused = in_parallel((0..10_000).collect(), |of: usize| {
             begun.fetch_add(1, Ordering::Relaxed);
             if of == 3 {
                 return Err(format!("no {of}"));
