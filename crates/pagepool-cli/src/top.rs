@@ -27,8 +27,7 @@ use self::draw::theme::TopTheme;
 use self::keys::Key;
 use self::sampler::Sampler;
 use self::screen::{Screen, Woken};
-use crate::report::colour;
-use crate::report::terminal::Terminal;
+use crate::report::{Terminal, colour};
 
 /// Runs until the user quits, a signal ends it, or the terminal is closed.
 pub fn show(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {

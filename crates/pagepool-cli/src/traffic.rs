@@ -7,14 +7,18 @@
 //!        and a pool for each queue over one memory. `poll_loop` is the thread that works on queues, and
 //!        `shared_state` what threads publish. `figures` computes from that. `run` has the phases of a run.
 
-pub mod capture;
-pub mod command;
+pub(crate) mod capture;
+pub(crate) mod command;
 pub mod figures;
-pub mod options;
-pub mod poll_loop;
-pub mod port_sample;
+pub(crate) mod options;
+pub(crate) mod poll_loop;
+mod port_sample;
 pub mod publish_options;
 mod run;
-pub mod shared_state;
-pub mod sockets;
-pub mod watch;
+mod shared_state;
+pub(crate) mod sockets;
+mod watch;
+
+pub use port_sample::{PortSample, pool_fields};
+pub use shared_state::{Checked, Phase, RunEnd, Sample, SharedState};
+pub use watch::{Trigger, Watch};

@@ -14,8 +14,7 @@ use crate::peer_process::PeerProcess;
 use crate::schedule::Schedule;
 use pagepool_cli::report::output;
 use pagepool_cli::signals::Signals;
-use pagepool_cli::traffic::shared_state::SharedState;
-use pagepool_cli::traffic::watch::Trigger;
+use pagepool_cli::traffic::{SharedState, Trigger};
 
 const STEP: Duration = Duration::from_millis(1);
 const DOWN: Duration = Duration::from_secs(1);

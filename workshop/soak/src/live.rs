@@ -3,20 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pagepool_cli::report::figure_options::{FigureOptions, OutputForm};
-use pagepool_cli::report::json::object;
-use pagepool_cli::report::live_table::LiveTable;
-use pagepool_cli::report::number::grouped;
-use pagepool_cli::report::verdict::Verdict;
-use pagepool_cli::traffic::figures;
-use pagepool_cli::traffic::figures::json_lines::{ExtraCounts, JsonLines};
-use pagepool_cli::traffic::figures::queue_name::QueueName;
-use pagepool_cli::traffic::shared_state::Sample;
-use pagepool_cli::traffic::watch::Trigger;
-
 use crate::counts::PeerCounts;
 use crate::holdings::Holdings;
 use crate::schedule::Schedule;
+use pagepool_cli::report::{FigureOptions, LiveTable, OutputForm, Verdict, grouped, object};
+use pagepool_cli::traffic::figures::{ExtraCounts, JsonLines, QueueName};
+use pagepool_cli::traffic::{Sample, Trigger, figures};
 
 const STATS_EVERY: u64 = 5;
 

@@ -2,16 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
-use pagepool_cli::command::Command;
-use pagepool_cli::report::figure_options::FigureOptions;
-use pagepool_cli::report::loss::LossLimit;
-use pagepool_cli::signals;
-use pagepool_cli::traffic::publish_options::PublishOptions;
-
 use crate::peer::{self, PeerParams};
 use crate::run::soak;
 use crate::schedule::Schedule;
+use clap::{Args, Parser, Subcommand};
+use pagepool_cli::command::Command;
+use pagepool_cli::report::{FigureOptions, LossLimit};
+use pagepool_cli::signals;
+use pagepool_cli::traffic::publish_options::PublishOptions;
 
 /// Forward at full load while interfaces go down and peers are killed, and account for every packet and page
 #[derive(Parser)]

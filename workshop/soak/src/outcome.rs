@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use pagepool::PoolRef;
-use pagepool_cli::report::json::object;
-use pagepool_cli::report::loss::{LossLimit, LossShare};
-use pagepool_cli::report::number::grouped;
-use pagepool_cli::report::verdict::Verdict;
-use pagepool_cli::traffic::figures;
-use pagepool_cli::traffic::figures::losses;
-use pagepool_cli::traffic::port_sample::PortSample;
-
 use crate::fault_injector::FaultReport;
 use crate::flow::Flow;
+use pagepool::PoolRef;
+use pagepool_cli::report::{LossLimit, LossShare, Verdict, grouped, object};
+use pagepool_cli::traffic::figures::losses;
+use pagepool_cli::traffic::{PortSample, figures};
 
 /// The longest time to the first packet after a fault.
 const RETURN: Duration = Duration::from_secs(1);

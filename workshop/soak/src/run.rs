@@ -4,17 +4,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::Holders;
-use pagepool_cli::demo::veth::{self, VethSetup};
-use pagepool_cli::report::figure_options::FigureOptions;
-use pagepool_cli::report::loss::LossLimit;
-use pagepool_cli::signals::Signals;
-use pagepool_cli::traffic::shared_state::{Phase, Sample, SharedState};
-
 use crate::fault_injector::{FaultInjector, FaultReport};
 use crate::live::{SoakFigures, SoakSnapshot};
 use crate::outcome::SoakResult;
 use crate::schedule::Schedule;
+use pagepool::Holders;
+use pagepool_cli::demo::veth;
+use pagepool_cli::demo::veth::VethSetup;
+use pagepool_cli::report::{FigureOptions, LossLimit};
+use pagepool_cli::signals::Signals;
+use pagepool_cli::traffic::{Phase, Sample, SharedState};
 
 const MTU: u32 = 1500;
 

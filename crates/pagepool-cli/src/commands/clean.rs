@@ -7,8 +7,7 @@ use pagepool_watch::shown_path;
 
 use crate::command::Command;
 use crate::observing::look::folder;
-use crate::report::error::error_chain;
-use crate::report::output;
+use crate::report::{error_chain, output};
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CleanArgs {}

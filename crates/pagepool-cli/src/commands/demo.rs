@@ -6,10 +6,10 @@ use clap::Args;
 
 use crate::command::Command;
 use crate::demo::live::DemoView;
-use crate::demo::place::{self, DemoOn};
-use crate::demo::plan::{self, DemoAction};
-use crate::report::figure_options::{FigureOptions, run_seconds};
-use crate::report::loss::LossLimit;
+use crate::demo::place::DemoOn;
+use crate::demo::plan::DemoAction;
+use crate::demo::{place, plan};
+use crate::report::{FigureOptions, LossLimit, run_seconds};
 use crate::signals;
 use crate::traffic::publish_options::PublishOptions;
 

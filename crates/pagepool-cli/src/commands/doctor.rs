@@ -13,10 +13,7 @@ use pagepool_watch::doctor::{DoctorReport, Examination, RULES};
 
 use crate::command::Command;
 use crate::observing::look::folder;
-use crate::report::exit_status;
-use crate::report::json::print_json;
-use crate::report::number::count_of;
-use crate::report::output;
+use crate::report::{count_of, exit_status, output, print_json};
 use crate::signals::{self, Signals};
 
 /// How often a wait checks for a signal.

@@ -6,8 +6,7 @@ use pagepool_net::{Action, Ingress, PacketHandler, swap_macs};
 
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
-use crate::traffic::poll_loop::PortHandler;
-use crate::traffic::poll_loop::frame_source::NoSource;
+use crate::traffic::poll_loop::{NoSource, PortHandler};
 
 #[derive(Args, Clone, Debug)]
 pub struct EchoArgs {

@@ -10,14 +10,11 @@ use pagepool::XdpBuff;
 use pagepool_link::shell_word;
 use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
-use crate::report::option_groups::INTERFACES;
-use crate::report::output;
+use crate::report::{INTERFACES, output};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
-use crate::traffic::poll_loop::PortHandler;
-use crate::traffic::poll_loop::frame_source::NoSource;
-use crate::traffic::sockets::interface::Interface;
-use crate::traffic::sockets::setup::PortSide;
+use crate::traffic::poll_loop::{NoSource, PortHandler};
+use crate::traffic::sockets::{Interface, PortSide};
 
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {

@@ -13,14 +13,12 @@ use pagepool::{Bound, ETH_HEADER, XdpBuff, XdpFrame};
 use pagepool_link::{Mac, shell_word};
 use pagepool_net::{BUDGET, Forwarder, NumberedFrames, PacketHandler, PortId, Stack, TxQueue, ticks};
 
-use crate::report::error::error_chain;
-use crate::report::number::{count_of, read_count};
+use crate::report::{count_of, error_chain, read_count};
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{TrafficOptions, TransmitOptions};
-use crate::traffic::poll_loop::frame_source::{FrameSource, SourceState};
-use crate::traffic::sockets::interface::Interface;
-use crate::traffic::sockets::socket_sizes::{HEADROOM, SocketSizes};
+use crate::traffic::poll_loop::{FrameSource, SourceState};
+use crate::traffic::sockets::{HEADROOM, Interface, SocketSizes};
 
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {

@@ -10,7 +10,7 @@ use pagepool_net::BUDGET;
 use rtrb::Consumer;
 
 use super::content::{Content, ContentCheck};
-use crate::traffic::shared_state::SharedState;
+use crate::traffic::SharedState;
 
 /// Empty looks before the thread sleeps, and how long it sleeps. No packet waits to be dropped.
 const PATIENCE: u32 = 256;

@@ -10,9 +10,8 @@ use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, swap_ma
 use rtrb::{Producer, PushError};
 
 use super::plan::DemoAction;
-use crate::traffic::poll_loop::frame_source::NoSource;
-use crate::traffic::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
-use crate::traffic::shared_state::SharedState;
+use crate::traffic::SharedState;
+use crate::traffic::poll_loop::{Drain, NoSource, PollLoop, PollPort, PortHandler, wait_for_warm_up};
 
 /// The longest sleep: short compared with the round trip of a TCP packet that waits for room on a transmit
 /// ring.

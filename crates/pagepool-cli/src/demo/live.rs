@@ -8,19 +8,10 @@ use pagepool_link::TcpTransfer;
 use serde_json::{Map, Value};
 
 use super::outcome::DemoResult;
-use crate::report::figure_options::{FigureOptions, OutputForm};
-use crate::report::live_table::LiveTable;
-use crate::report::loss::LossLimit;
-use crate::report::number::grouped;
-use crate::report::verdict::Verdict;
+use crate::report::{FigureOptions, LiveTable, LossLimit, OutputForm, Verdict, grouped};
 use crate::signals::Signals;
-use crate::traffic::figures;
-use crate::traffic::figures::json_lines::{ExtraCounts, JsonLines};
-use crate::traffic::figures::losses;
-use crate::traffic::figures::queue_name::QueueName;
-use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{Sample, SharedState};
-use crate::traffic::watch::{Trigger, Watch};
+use crate::traffic::figures::{ExtraCounts, JsonLines, QueueName, losses};
+use crate::traffic::{PortSample, Sample, SharedState, Trigger, Watch, figures};
 
 /// Seconds between two lines.
 const STATS_EVERY: u64 = 1;

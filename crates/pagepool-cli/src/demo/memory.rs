@@ -23,9 +23,9 @@ use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
-use crate::report::error::{error_chain, no_thread};
-use crate::traffic::shared_state::{Phase, Sample, SharedState};
+use crate::report::{error_chain, no_thread};
 use crate::traffic::sockets::memory_node;
+use crate::traffic::{Phase, Sample, SharedState};
 
 const MODE: &str = "in_memory";
 

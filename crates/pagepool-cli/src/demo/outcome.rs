@@ -3,11 +3,9 @@
 use pagepool::{PAGE_SIZE, PoolRef};
 
 use super::plan::DemoAction;
-use crate::report::loss::{LossLimit, LossShare};
-use crate::report::verdict::Verdict;
-use crate::traffic::figures;
+use crate::report::{LossLimit, LossShare, Verdict};
 use crate::traffic::figures::losses;
-use crate::traffic::port_sample::{PortSample, pool_fields};
+use crate::traffic::{PortSample, figures, pool_fields};
 
 #[derive(Debug)]
 pub struct DemoResult {

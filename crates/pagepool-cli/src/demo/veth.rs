@@ -21,10 +21,9 @@ use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
-use crate::report::error::error_chain;
-use crate::traffic::shared_state::{Phase, Sample, SharedState};
-use crate::traffic::sockets::memory_node;
-use crate::traffic::sockets::socket_sizes::SocketSizes;
+use crate::report::error_chain;
+use crate::traffic::sockets::{SocketSizes, memory_node};
+use crate::traffic::{Phase, Sample, SharedState};
 
 /// The sender is stopped when the time is over. This limits it if that fails.
 const GRACE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use pagepool_net::{BUDGET, NicPort, PortStep};
 
 use super::content::{Content, ContentCheck};
 use super::plan::DemoAction;
-use crate::traffic::shared_state::{Phase, SharedState};
+use crate::traffic::{Phase, SharedState};
 
 /// The two ends of the wire, and the packets on it.
 #[derive(Debug)]

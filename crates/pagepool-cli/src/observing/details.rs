@@ -9,10 +9,7 @@ use super::look::{ago, has_deferred, percent, places};
 use super::options::Shown;
 use super::overview::title;
 use super::selection::Selection;
-use crate::report::holders;
-use crate::report::live_table::LiveLine;
-use crate::report::number::grouped;
-use crate::report::terminal::Terminal;
+use crate::report::{LiveLine, Terminal, grouped, holders};
 
 /// The indent of the meaning of a counter.
 const MEANING: &str = "      ";

@@ -7,8 +7,7 @@ use pagepool_watch::commands::recycled_of;
 use pagepool_watch::{EntryView, Life, Observation, PoolView, ProcessView};
 use serde_json::{Map, Value, json};
 
-use crate::report::holders;
-use crate::report::json::object;
+use crate::report::{holders, object};
 
 pub fn look(look: &Observation, processes: impl Iterator<Item = ProcessView>) -> Value {
     json!({

@@ -6,8 +6,7 @@ use pagepool::{DeferredStats, Inflight};
 use pagepool_watch::commands::spoken;
 use pagepool_watch::{Life, Observation, ProcessView, RunFolder, shown_path};
 
-use crate::report::error::error_chain;
-use crate::report::number::grouped;
+use crate::report::{error_chain, grouped};
 
 /// The message if a look found no process.
 pub fn nobody_publishes(look: &Observation) -> String {

@@ -9,11 +9,7 @@ use pagepool_watch::{KernelLook, KernelWatch, Observation};
 use serde::Serialize;
 
 use super::look::folder;
-use crate::report::error::error_chain;
-use crate::report::json::{json_line, print_json};
-use crate::report::live_table::LiveLine;
-use crate::report::output;
-use crate::report::terminal::Terminal;
+use crate::report::{LiveLine, Terminal, error_chain, json_line, output, print_json};
 use crate::signals::{self, Signals};
 
 /// The time between two checks for the end of the command.

@@ -13,9 +13,7 @@ use super::look::{ago, is_alive, percent, places};
 use super::options::Shown;
 use super::selection::Selection;
 use super::table::{FittedTable, ListColumn, fitted, number, rate, text};
-use crate::report::live_table::LiveLine;
-use crate::report::number::grouped;
-use crate::report::terminal::{Terminal, width};
+use crate::report::{LiveLine, Terminal, grouped, width};
 
 /// The columns of a single look, and of repeated looks. A row has at most 79 characters on 80 columns.
 const COLUMNS: [[ListColumn; 10]; 2] = [columns("ever%", "slow"), columns("recyc%", "slow/s")];

@@ -5,8 +5,7 @@ use std::time::Duration;
 use pagepool::{AGE_EDGES, HolderGroup, HolderView, HoldersView, PoolRef, ThreadView};
 use serde_json::{Value, json};
 
-use crate::report::number::grouped;
-use crate::report::verdict::Verdict;
+use crate::report::{Verdict, grouped};
 
 /// Columns of a line: on a terminal at least this many, without one this many. Without one, tags may add
 /// more.

@@ -7,7 +7,7 @@ use pagepool_watch::commands::bytes;
 
 use super::rows::{RowRates, TopRow};
 use crate::observing::table::{fitted, rate};
-use crate::report::terminal::width;
+use crate::report::width;
 
 pub struct TopColumn {
     pub head: &'static str,

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 
 use self::theme::TopTheme;
 use super::app::{Prompt, TopApp, TopView};
-use crate::report::colour::Colour;
+use crate::report::Colour;
 
 const TABLE_KEYS: &[(&str, &str)] = &[
     ("F1", "Help"),

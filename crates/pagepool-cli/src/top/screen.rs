@@ -27,8 +27,9 @@ use signal_hook::{flag, low_level::pipe};
 use super::backend::TopBackend;
 use super::keys::{Key, decode};
 use super::output::ScreenOutput;
-use crate::report::terminal::Terminal;
-use crate::sys::{self, screen as screen_calls};
+use crate::report::Terminal;
+use crate::sys;
+use crate::sys::screen as screen_calls;
 
 /// The wait for the rest of a key's bytes.
 const REST_OF_KEY: Duration = Duration::from_millis(50);

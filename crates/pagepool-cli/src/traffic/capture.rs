@@ -28,8 +28,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
-use crate::report::error::no_thread;
-use crate::report::output;
+use crate::report::{no_thread, output};
 use crate::traffic::poll_loop::PortHandler;
 
 const RING: usize = 8 << 20;

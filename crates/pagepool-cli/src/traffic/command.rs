@@ -7,11 +7,8 @@ use pagepool_net::{Attach, Match, TxMode};
 
 use super::capture::CaptureTap;
 use super::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
-use crate::traffic::poll_loop::PortHandler;
-use crate::traffic::poll_loop::frame_source::FrameSource;
-use crate::traffic::sockets::interface::Interface;
-use crate::traffic::sockets::setup::PortSide;
-use crate::traffic::sockets::socket_sizes::SocketSizes;
+use crate::traffic::poll_loop::{FrameSource, PortHandler};
+use crate::traffic::sockets::{Interface, PortSide, SocketSizes};
 
 pub trait TrafficCommand {
     type Handler: PortHandler;

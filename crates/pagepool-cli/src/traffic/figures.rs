@@ -1,19 +1,22 @@
 //! Figures computed from what pools, NICs and ports have counted.
 
-pub(crate) mod buffer_locations;
-pub mod json_lines;
+mod buffer_locations;
+mod json_lines;
 pub mod losses;
-pub(crate) mod queue_figures;
-pub mod queue_name;
+mod queue_figures;
+mod queue_name;
 pub(crate) mod queue_table;
+
+pub(crate) use buffer_locations::BufferLocations;
+pub use json_lines::{ExtraCounts, JsonLines};
+pub use queue_name::QueueName;
 
 use pagepool::{PoolRef, Stats};
 use pagepool_net::{DeviceStats, KernelStats};
 use pagepool_watch::commands::recycled_of;
 
-use crate::report::number::without_zeros;
-use crate::report::verdict::Verdict;
-use crate::traffic::port_sample::PortSample;
+use crate::report::{Verdict, without_zeros};
+use crate::traffic::PortSample;
 
 pub const PROOF: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
 

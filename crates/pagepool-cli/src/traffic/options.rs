@@ -8,10 +8,9 @@ use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::file_name::file_name;
-use crate::report::figure_options::{FigureOptions, run_seconds};
-use crate::report::loss::LossLimit;
-use crate::report::number::count_of;
-use crate::report::option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};
+use crate::report::{
+    FigureOptions, INTERFACES, LossLimit, MEMORY, OUTPUT, PACKETS, THREADS, count_of, run_seconds,
+};
 use crate::traffic::publish_options::PublishOptions;
 
 /// Options of every command on interfaces. The first line of each is its line in the short help.

@@ -1,6 +1,6 @@
 //! The polling thread: owns the pools of its ports, and polls their devices until the run has drained.
 
-pub mod frame_source;
+mod frame_source;
 mod idleness;
 
 use std::hint::spin_loop;
@@ -12,12 +12,11 @@ use std::time::{Duration, Instant};
 use pagepool::{Bound, Error, Pool};
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, Tally, TxQueue, Wake};
 
+pub use self::frame_source::{FrameSource, NoSource, SourceState};
 use self::idleness::{IdleAction, Idleness};
-use crate::report::error::{error_chain, no_thread};
+use crate::report::{error_chain, no_thread};
 use crate::sys::{self, CapabilitySet};
-use crate::traffic::poll_loop::frame_source::{FrameSource, SourceState};
-use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{Checked, Phase, SharedState};
+use crate::traffic::{Checked, Phase, PortSample, SharedState};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
@@ -273,7 +272,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::shared_state::RunEnd;
+    use crate::traffic::RunEnd;
 
     #[test]
     fn a_thread_that_panics_ends_the_run_and_no_other_does() {

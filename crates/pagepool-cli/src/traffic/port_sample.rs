@@ -4,7 +4,7 @@ use pagepool::{Inflight, PoolRef, Stats};
 use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PacketHandler, PathStats, PortId, Stack, TxQueue};
 use serde_json::{Map, Value};
 
-use crate::report::json::object;
+use crate::report::object;
 
 /// The counts of one port.
 #[derive(Clone, Copy, Debug, Default)]

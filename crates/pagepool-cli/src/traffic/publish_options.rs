@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use clap::{Args, ValueEnum};
 use pagepool::{Holders, Publication};
 
-use crate::report::option_groups::MEMORY;
+use crate::report::MEMORY;
 
 /// The option of every command that has pools.
 #[derive(Args, Clone, Copy, Debug)]

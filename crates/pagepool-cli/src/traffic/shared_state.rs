@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagepool_net::{PartCycles, Waker};
 
-use crate::traffic::port_sample::PortSample;
+use crate::traffic::PortSample;
 
 /// The phase of a run. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

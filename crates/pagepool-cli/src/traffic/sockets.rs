@@ -1,7 +1,12 @@
 //! Sockets over memory of their own: their sizes, the interfaces that they are opened on, and opening them.
 
-pub mod interface;
+mod interface;
 pub mod memory_node;
-pub mod queue_progress;
-pub mod setup;
-pub mod socket_sizes;
+mod queue_progress;
+mod setup;
+mod socket_sizes;
+
+pub use interface::{Interface, Kernel, pairs_of};
+pub use queue_progress::QueueProgress;
+pub use setup::{OpenedInterface, PortSide, SetupParams, TrafficSetup, locked_bytes};
+pub use socket_sizes::{HEADERS, HEADROOM, SocketNeeds, SocketSizes};

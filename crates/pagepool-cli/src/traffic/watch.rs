@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::report::output;
 use crate::signals::Signals;
-use crate::traffic::shared_state::{RunEnd, SharedState};
+use crate::traffic::{RunEnd, SharedState};
 
 /// How often the watch checks whether the run is to end.
 const LOOK: Duration = Duration::from_millis(20);

@@ -5,9 +5,7 @@ use pagepool_watch::KernelLook;
 use serde_json::{Value, json};
 
 use crate::observing::options::ShownOfKernel;
-use crate::report::json::object;
-use crate::report::live_table::{LiveLine, LiveTable};
-use crate::report::number::{grouped, without_zeros};
+use crate::report::{LiveLine, LiveTable, grouped, object, without_zeros};
 
 /// The tables of a single look, and of repeated looks. A row has at most 80 characters, unless the name of an
 /// interface is long.

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::report::colour::Colour;
+use crate::report::Colour;
 use crate::top::rows::PagePlace;
 
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use crate::report::number::{grouped, without_zeros};
-use crate::traffic::figures;
-use crate::traffic::port_sample::PortSample;
+use crate::report::{grouped, without_zeros};
+use crate::traffic::{PortSample, figures};
 
 /// Buffers that are not in their pools, by where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,14 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
-use crate::report::json::json_line;
-use crate::report::json::object;
-use crate::report::output;
-use crate::report::verdict::Verdict;
-use crate::traffic::figures::queue_figures::{NamedCounts, QueueFigures, total_period_rate};
-use crate::traffic::figures::queue_name::QueueName;
-use crate::traffic::port_sample::PortSample;
-use crate::traffic::watch::Trigger;
+use super::queue_figures::{NamedCounts, QueueFigures, total_period_rate};
+use super::queue_name::QueueName;
+use crate::report::{Verdict, json_line, object, output};
+use crate::traffic::{PortSample, Trigger};
 
 /// The kind of the last line.
 const LAST: &str = "last";

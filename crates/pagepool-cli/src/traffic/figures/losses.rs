@@ -2,8 +2,8 @@
 
 use pagepool_watch::commands::LateThread;
 
-use crate::report::number::grouped;
-use crate::traffic::port_sample::PortSample;
+use crate::report::grouped;
+use crate::traffic::PortSample;
 
 /// Where packets are lost, in the last line of a verdict.
 const RING_FULL: &str = "receive ring full";

@@ -2,11 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::report::json::object;
-use crate::traffic::figures;
-use crate::traffic::figures::buffer_locations::BufferLocations;
-use crate::traffic::figures::losses::{self, LOSSES};
-use crate::traffic::port_sample::PortSample;
+use crate::report::object;
+use crate::traffic::figures::losses::LOSSES;
+use crate::traffic::figures::{BufferLocations, losses};
+use crate::traffic::{PortSample, figures};
 
 pub type NamedCounts = Vec<(&'static str, u64)>;
 

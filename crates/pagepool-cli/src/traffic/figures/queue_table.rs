@@ -1,13 +1,9 @@
 //! A table of figures while a command runs: a row for each queue that moved something.
 
-use crate::traffic::figures::losses;
-use crate::traffic::figures::queue_name::QueueName;
+use crate::report::{LiveLine, Terminal, fold, grouped, ranges};
+use crate::traffic::PortSample;
+use crate::traffic::figures::{QueueName, losses};
 use pagepool_net::KernelStats;
-
-use crate::report::live_table::LiveLine;
-use crate::report::number::{grouped, ranges};
-use crate::report::terminal::{Terminal, fold};
-use crate::traffic::port_sample::PortSample;
 
 /// The room for figures.
 #[derive(Clone, Copy, Debug)]

@@ -13,12 +13,11 @@ use crate::report::output;
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::capture::{Capture, CaptureFile};
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
-use crate::traffic::figures::queue_name::QueueName;
+use crate::traffic::figures::QueueName;
 use crate::traffic::run::kept_capabilities::RunNeeds;
 use crate::traffic::run::offloads::OffloadsOff;
 use crate::traffic::run::sent_by_links::SentByLinks;
-use crate::traffic::sockets::interface::Interface;
-use crate::traffic::sockets::setup::{OpenedInterface, PortSide, TrafficSetup};
+use crate::traffic::sockets::{Interface, OpenedInterface, PortSide, TrafficSetup};
 
 /// The fields are in the order in which they are undone.
 pub struct Attached<'a, C: TrafficCommand> {

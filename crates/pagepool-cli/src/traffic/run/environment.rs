@@ -4,11 +4,11 @@ use pagepool_link::LinkInfo;
 use pagepool_net::Attach;
 
 use super::flow_spread::FlowSpread;
-use crate::signals::{self, Signals};
-use crate::sys;
+use crate::signals::Signals;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::options::{Cpus, Numbers, TrafficOptions};
-use crate::traffic::sockets::interface::{Interface, Kernel};
+use crate::traffic::sockets::{Interface, Kernel};
+use crate::{signals, sys};
 
 pub struct Environment {
     pub kernel: Kernel,

@@ -2,11 +2,8 @@
 
 use pagepool_link::{Ethtool, HeldFlowSpread, LinkError};
 
-use crate::report::error::error_chain;
-use crate::report::number::ranges;
-use crate::report::output;
-use crate::report::terminal::OWN_LINE;
-use crate::traffic::sockets::interface::Interface;
+use crate::report::{OWN_LINE, error_chain, output, ranges};
+use crate::traffic::sockets::Interface;
 
 /// The changed flow tables. Dropping it restores them, and warns if that fails.
 pub struct FlowSpread(Vec<HeldFlowSpread>);

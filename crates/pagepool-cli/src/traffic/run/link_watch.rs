@@ -18,12 +18,8 @@ use pagepool_link::{LinkInfo, Netlink, shell_word};
 use pagepool_net::Redirect;
 use serde::Serialize;
 
-use crate::report::error::error_chain;
-use crate::report::output;
-use crate::report::terminal::OWN_LINE;
-use crate::report::verdict::Verdict;
-use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{RunEnd, SharedState};
+use crate::report::{OWN_LINE, Verdict, error_chain, output};
+use crate::traffic::{PortSample, RunEnd, SharedState};
 
 /// The time between two looks.
 const EVERY: Duration = Duration::from_millis(200);

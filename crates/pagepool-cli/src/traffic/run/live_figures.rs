@@ -5,23 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::report::figure_options::{FigureOptions, OutputForm};
-use crate::report::live_table::LiveLine;
-use crate::report::number::grouped;
-use crate::report::terminal::Terminal;
-use crate::report::verdict::Verdict;
+use crate::report::{FigureOptions, LiveLine, OutputForm, Terminal, Verdict, grouped};
 use crate::traffic::command::TrafficPlan;
-use crate::traffic::figures;
-use crate::traffic::figures::buffer_locations::BufferLocations;
-use crate::traffic::figures::json_lines::{ExtraCounts, JsonLines};
-use crate::traffic::figures::losses::{self, LOSSES};
-use crate::traffic::figures::queue_name::QueueName;
-use crate::traffic::figures::queue_table::{self, TableRoom};
-use crate::traffic::port_sample::PortSample;
+use crate::traffic::figures::losses::LOSSES;
+use crate::traffic::figures::queue_table::TableRoom;
+use crate::traffic::figures::{BufferLocations, ExtraCounts, JsonLines, QueueName, losses, queue_table};
 use crate::traffic::run::summary::mode;
-use crate::traffic::shared_state::{Checked, Sample};
-use crate::traffic::sockets::setup::OpenedInterface;
-use crate::traffic::watch::Trigger;
+use crate::traffic::sockets::OpenedInterface;
+use crate::traffic::{Checked, PortSample, Sample, Trigger, figures};
 
 /// The figures shown last, and those at the end of the warm-up.
 pub struct LiveFigures {

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use pagepool_link::{HeldOffloads, LinkError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
 
-use crate::report::error::error_chain;
-use crate::report::output;
-use crate::report::terminal::OWN_LINE;
-use crate::traffic::sockets::interface::{Interface, Kernel};
-use crate::traffic::sockets::setup::OpenedInterface;
+use crate::report::{OWN_LINE, error_chain, output};
+use crate::traffic::sockets::{Interface, Kernel, OpenedInterface};
 
 /// The time between two looks whether an interface has another name.
 const EVERY: Duration = Duration::from_secs(1);

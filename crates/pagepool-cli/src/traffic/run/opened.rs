@@ -5,11 +5,10 @@ use pagepool_link::Promiscuous;
 
 use super::environment::Environment;
 use super::planned::Planned;
-use crate::report::error::error_chain;
+use crate::report::error_chain;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::run::offloads::OffloadsOff;
-use crate::traffic::sockets::interface::{Interface, pairs_of};
-use crate::traffic::sockets::setup::{SetupParams, TrafficSetup};
+use crate::traffic::sockets::{Interface, SetupParams, TrafficSetup, pairs_of};
 
 /// The fields are in the order in which they are undone.
 pub struct Opened<'a, C> {

@@ -4,8 +4,7 @@ use super::environment::Environment;
 use super::required_capabilities;
 use crate::traffic::capture::CaptureFile;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
-use crate::traffic::sockets::memory_node;
-use crate::traffic::sockets::socket_sizes::{SocketNeeds, SocketSizes};
+use crate::traffic::sockets::{SocketNeeds, SocketSizes, memory_node};
 
 pub struct Planned<'a, C> {
     pub command: &'a C,

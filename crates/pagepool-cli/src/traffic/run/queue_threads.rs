@@ -7,19 +7,16 @@ use std::time::Duration;
 use pagepool_net::{NoStack, Redirect, Tally};
 
 use super::environment::Environment;
-use crate::report::error::error_chain;
-use crate::report::output;
+use crate::report::{error_chain, output};
 use crate::sys::CapabilitySet;
 use crate::traffic::capture::{CaptureFile, Tapped};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::Cpus;
 use crate::traffic::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
-use crate::traffic::shared_state::{Phase, Sample, SharedState};
-use crate::traffic::sockets::interface::pairs_of;
-use crate::traffic::sockets::memory_node;
-use crate::traffic::sockets::queue_progress::QueueProgress;
-use crate::traffic::sockets::setup::{OpenedInterface, TrafficSetup};
-use crate::traffic::sockets::socket_sizes::SocketSizes;
+use crate::traffic::sockets::{
+    OpenedInterface, QueueProgress, SocketSizes, TrafficSetup, memory_node, pairs_of,
+};
+use crate::traffic::{Phase, Sample, SharedState};
 
 /// The time between two checks of how many queues are closed: short, because the end waits for the last one.
 const CLOSING_LOOK: Duration = Duration::from_millis(2);

@@ -3,13 +3,11 @@
 
 use pagepool_link::shell_word;
 
-use crate::report::terminal::OWN_LINE;
+use crate::report::OWN_LINE;
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::options::Mode;
-use crate::traffic::sockets::interface::Interface;
-use crate::traffic::sockets::setup;
-use crate::traffic::sockets::socket_sizes::SocketSizes;
+use crate::traffic::sockets::{Interface, SocketSizes, locked_bytes};
 
 /// All that commands on interfaces ever require, except to run beside others. The message grants all of them.
 const USUAL: CapabilitySet = CapabilitySet::NET_RAW
@@ -25,7 +23,7 @@ const OF_BPF: CapabilitySet =
 
 /// An error that names all capabilities that this thread lacks for the plan.
 pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSizes) -> Result<(), String> {
-    let bytes = setup::locked_bytes(interfaces, sizes);
+    let bytes = locked_bytes(interfaces, sizes);
     let (limit, effective) = (sys::lockable_bytes(), sys::effective_capabilities());
     let missing = required(plan, limit.is_some_and(|limit| bytes > limit), effective) - effective;
     if missing.is_empty() {

@@ -7,8 +7,7 @@ use crate::traffic::command::TrafficCommand;
 use crate::traffic::run::link_watch::{LinkChanges, LinkWatch};
 use crate::traffic::run::live_figures::LiveFigures;
 use crate::traffic::run::service_status::ServiceStatus;
-use crate::traffic::shared_state::{RunEnd, Sample};
-use crate::traffic::watch::Watch;
+use crate::traffic::{RunEnd, Sample, Watch};
 
 /// Seconds between two prints of figures.
 const STATS_EVERY: u64 = 1;

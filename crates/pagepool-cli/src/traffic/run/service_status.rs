@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use crate::report::number::grouped;
-use crate::report::service_manager::ServiceManager;
+use crate::report::{ServiceManager, grouped};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures::losses;
-use crate::traffic::port_sample::PortSample;
-use crate::traffic::shared_state::{Sample, SharedState};
+use crate::traffic::{PortSample, Sample, SharedState};
 
 /// The service manager, and what was reported last.
 pub struct ServiceStatus {

@@ -6,21 +6,14 @@ use pagepool_net::{Tally, ticks_per_second};
 use pagepool_watch::commands::{LateThread, MoreQueues};
 use serde_json::{Map, Value};
 
-use crate::report::json::object;
-use crate::report::loss::{LossLimit, LossShare};
-use crate::report::number::grouped;
-use crate::report::terminal::in_line;
-use crate::report::verdict::Verdict;
+use crate::report::{LossLimit, LossShare, Verdict, grouped, in_line, object};
 use crate::traffic::capture::CaptureResult;
-use crate::traffic::figures;
-use crate::traffic::figures::buffer_locations::BufferLocations;
-use crate::traffic::figures::losses::{self, LOSSES};
-use crate::traffic::figures::queue_name::QueueName;
-use crate::traffic::port_sample::{PortSample, pool_fields};
+use crate::traffic::figures::losses::LOSSES;
+use crate::traffic::figures::{BufferLocations, QueueName, losses};
 use crate::traffic::run::link_watch::LinkChanges;
 use crate::traffic::run::sent_by_links::SentByLinks;
-use crate::traffic::shared_state::{RunEnd, Sample};
-use crate::traffic::sockets::setup::OpenedInterface;
+use crate::traffic::sockets::OpenedInterface;
+use crate::traffic::{PortSample, RunEnd, Sample, figures, pool_fields};
 
 /// If an interface among several loses all of this many packets, that is not by chance.
 const NOT_BY_CHANCE: u64 = 100;

@@ -4,13 +4,10 @@ use pagepool_link::{Ethtool, shell_word};
 use pagepool_net::Match;
 
 use super::environment::Environment;
-use crate::report::number::ranges;
-use crate::report::output;
-use crate::report::terminal::OWN_LINE;
+use crate::report::{OWN_LINE, output, ranges};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::run::offloads::OffloadsOff;
-use crate::traffic::sockets::interface::{Interface, pairs_of};
-use crate::traffic::sockets::setup::OpenedInterface;
+use crate::traffic::sockets::{Interface, OpenedInterface, pairs_of};
 
 pub fn warn(
     plan: &TrafficPlan<'_>,

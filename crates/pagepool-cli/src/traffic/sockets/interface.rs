@@ -9,10 +9,9 @@ use pagepool_link::{
 };
 use pagepool_net::Driver;
 
-use crate::report::error::error_chain;
-use crate::report::output;
+use crate::report::{error_chain, output};
 use crate::traffic::options::Numbers;
-use crate::traffic::sockets::socket_sizes::{HEADERS, HEADROOM};
+use crate::traffic::sockets::{HEADERS, HEADROOM};
 
 const LOOPBACK: &str = "lo";
 /// The scheme of an interface that is given by its name alone.

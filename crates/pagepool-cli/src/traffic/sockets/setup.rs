@@ -16,13 +16,9 @@ use pagepool_net::{
 use serde::Serialize;
 
 use self::parallel::in_parallel;
-use crate::report::error::error_chain;
-use crate::report::number::{grouped, ranges};
-use crate::report::output;
+use crate::report::{error_chain, grouped, output, ranges};
 use crate::traffic::poll_loop::PollPort;
-use crate::traffic::sockets::interface::Interface;
-use crate::traffic::sockets::queue_progress::QueueProgress;
-use crate::traffic::sockets::socket_sizes::SocketSizes;
+use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes};
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 pub struct TrafficSetup {
