@@ -17,7 +17,7 @@ mod terminal;
 mod verdict;
 
 pub(crate) use colour::Colour;
-pub use error::{error_chain, no_thread};
+pub use error::{error_chain, in_words, no_thread};
 pub use figure_options::{FigureOptions, OutputForm, run_seconds};
 pub use json::{json_line, object, print_json};
 pub use live_table::{LiveLine, LiveTable};

@@ -10,10 +10,11 @@ pub mod screen;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+pub use rustix::event::{PollFd, PollFlags};
+use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{isatty, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
@@ -92,19 +93,14 @@ pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?)
 }
 
-/// Waits at most this long until one of these files is readable, or writable if the flag says so; or for a
-/// signal.
-pub fn wait_for_any<'a>(
-    files: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
-    time: Duration,
-) -> io::Result<()> {
-    let flags = |takes| if takes { PollFlags::OUT } else { PollFlags::IN };
-    let mut fds: Vec<_> = files.map(|(file, takes)| PollFd::from_borrowed_fd(file, flags(takes))).collect();
+/// Waits at most this long for what one of these files waits for, or for a signal.
+pub fn wait_for_any(files: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
     let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match poll(&mut fds, Some(&time)) {
-        Err(Errno::INTR) | Ok(_) => Ok(()),
-        Err(error) => Err(error.into()),
+    match poll(files, Some(&time)) {
+        Err(Errno::INTR) => files.iter_mut().for_each(PollFd::clear_revents),
+        waited => drop(waited?),
     }
+    Ok(())
 }
 
 /// Whether the kernel waits for its readers on request. It does not if some CPUs are free of ticks.

@@ -4,7 +4,6 @@
 //!        `screen` is the terminal with its signals. `columns` and `keys` are tables.
 
 mod app;
-mod backend;
 mod columns;
 mod draw;
 mod history;
@@ -62,7 +61,7 @@ impl TopLoop {
                 self.look();
                 due = self.looked + self.app.delay;
             }
-            screen.terminal.draw(|frame| draw(frame, &mut self.app, self.theme))?;
+            screen.draw(|frame| draw(frame, &mut self.app, self.theme))?;
             match screen.wait(due.saturating_duration_since(Instant::now()))? {
                 Woken::Due => {}
                 Woken::Closed => return Ok(()),

@@ -7,7 +7,7 @@ use pagepool_watch::shown_path;
 
 use crate::command::Command;
 use crate::observing::look::folder;
-use crate::report::{error_chain, output};
+use crate::report::{error_chain, in_words, output};
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CleanArgs {}
@@ -15,7 +15,7 @@ pub struct CleanArgs {}
 impl Command for CleanArgs {
     fn execute(&self) -> Result<ExitCode, String> {
         let folder = folder()?;
-        let cleaned = folder.clean().map_err(|error| error_chain(&error))?;
+        let cleaned = folder.clean().map_err(in_words)?;
         let mut status = ExitCode::SUCCESS;
         for file in &cleaned {
             match file {

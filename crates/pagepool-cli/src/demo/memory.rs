@@ -23,7 +23,7 @@ use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
-use crate::report::{error_chain, no_thread};
+use crate::report::{in_words, no_thread};
 use crate::traffic::sockets::memory_node;
 use crate::traffic::{Phase, Sample, SharedState};
 
@@ -38,7 +38,7 @@ pub struct MemoryDemo {
 pub fn demonstrate(demo: MemoryDemo, view: &DemoView<'_>) -> Result<ExitCode, String> {
     let MemoryDemo { action, size } = demo;
     let sizes = Sizes::new(size, view.holders);
-    let (queues, ports) = open(&sizes).map_err(|error| error_chain(&error))?;
+    let (queues, ports) = open(&sizes).map_err(in_words)?;
     let pools = queues.each_ref().map(|queue| queue.pool.handle());
     let threads = MemoryThreads::start(queues, ports, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());

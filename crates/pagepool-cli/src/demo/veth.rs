@@ -21,7 +21,7 @@ use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
-use crate::report::error_chain;
+use crate::report::{error_chain, in_words};
 use crate::traffic::sockets::{SocketSizes, memory_node};
 use crate::traffic::{Phase, Sample, SharedState};
 
@@ -42,12 +42,12 @@ impl VethSetup {
     pub fn new(mtu: u32, cpus: Option<[usize; 2]>, holders: Holders) -> Result<Self, String> {
         let stacks = [cpus.map(|[host, _]| host as u32), None];
         let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
-        let hosts = TwoHosts::new(&params).map_err(|error| error_chain(&error))?;
+        let hosts = TwoHosts::new(&params).map_err(in_words)?;
         let names = hosts.near.each_ref().map(|link| format!("af_xdp:{}", link.name));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
         // In the namespace of the links: a socket belongs to the namespace in which it is opened.
         let task = hosts.run_between(move || open(&names, SocketSizes::of_mtu(mtu).recording(holders), cpu));
-        Ok(Self { task: task.map_err(|error| error_chain(&error))?, hosts })
+        Ok(Self { task: task.map_err(in_words)?, hosts })
     }
 
     /// How the devices are attached. Both are of one kind.

@@ -11,7 +11,6 @@ mod request;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pagepool_watch::RunFolder;
@@ -21,7 +20,7 @@ use self::request::{RequestHead, content_type, read_head};
 use super::metrics_text::metrics;
 use crate::report::output;
 use crate::signals::Signals;
-use crate::sys;
+use crate::sys::{self, PollFd, PollFlags};
 
 /// How often the server checks for the end of the run, and for clients that are too slow.
 const LOOK: Duration = Duration::from_millis(200);
@@ -39,8 +38,9 @@ pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &Signals) -> Resu
     output::line(format_args!("Metrics are at http://{address}/metrics until Ctrl-C."));
     let mut clients: Vec<MetricsClient> = Vec::new();
     while !signals.interrupted() {
-        let waits = clients.iter().map(MetricsClient::waits_for).chain([(listener.as_fd(), false)]);
-        sys::wait_for_any(waits, LOOK).map_err(failed)?;
+        let listening = PollFd::new(&listener, PollFlags::IN);
+        let mut waits: Vec<_> = clients.iter().map(MetricsClient::waits_for).chain([listening]).collect();
+        sys::wait_for_any(&mut waits, LOOK).map_err(failed)?;
         accept(&listener, &mut clients);
         clients.retain_mut(|client| client.advance(|head, comes_more| answer(head, comes_more, folder)));
     }

@@ -14,7 +14,7 @@ use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, Tally, TxQue
 
 pub use self::frame_source::{FrameSource, NoSource, SourceState};
 use self::idleness::{IdleAction, Idleness};
-use crate::report::{error_chain, no_thread};
+use crate::report::{in_words, no_thread};
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::{Checked, Phase, PortSample, SharedState};
 
@@ -97,7 +97,7 @@ impl Drop for BreakOnPanic {
 
 pub fn wait_for_warm_up(warmed: &Receiver<Result<(), Error>>, threads: usize) -> Result<(), String> {
     (0..threads).try_for_each(|_| match warmed.recv() {
-        Ok(warm) => warm.map_err(|error| error_chain(&error)),
+        Ok(warm) => warm.map_err(in_words),
         Err(_) => Err("a polling thread ended before its warm-up was over".to_owned()),
     })
 }

@@ -2,8 +2,9 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+
+use crate::sys::{PollFd, PollFlags};
 
 pub const MOST_BYTES: usize = 8 << 10;
 /// The most bytes after the head that are read while a connection ends.
@@ -38,9 +39,10 @@ impl MetricsClient {
         Ok(Self { stream, since: Instant::now(), step: ClientStep::Request(Vec::new()) })
     }
 
-    /// Its descriptor, and whether it waits to write.
-    pub fn waits_for(&self) -> (BorrowedFd<'_>, bool) {
-        (self.stream.as_fd(), matches!(self.step, ClientStep::Answer(..)))
+    /// What it waits for: to read, or to write.
+    pub fn waits_for(&self) -> PollFd<'_> {
+        let writes = matches!(self.step, ClientStep::Answer(..));
+        PollFd::new(&self.stream, if writes { PollFlags::OUT } else { PollFlags::IN })
     }
 
     /// How much it loses if it is closed now: nothing with its answer sent; a little without a complete

@@ -67,89 +67,36 @@ fn ring_full(at: &PortSample) -> u64 {
     at.nic.kernel.map_or(0, |xsk| xsk.rx_ring_full)
 }
 
-/// All reasons, in the order of a packet's path.
-pub const LOSSES: [Loss; 15] = [
-    Loss {
-        key: "rx_ring_full",
-        place: RING_FULL,
-        what: "the receive ring was full: the thread is too slow",
-        of: ring_full,
-    },
-    Loss {
-        key: "rx_no_buffer",
-        place: NO_BUFFER,
-        what: "fill ring ran dry",
-        of: |at| at.nic.rx_no_buffer.saturating_sub(ring_full(at)),
-    },
-    Loss { key: "rx_too_long", place: REJECTED, what: "longer than a chunk", of: |at| at.nic.rx_too_long },
-    Loss {
-        key: "rx_too_many_buffers",
-        place: REJECTED,
-        what: "more chunks than a packet may have",
-        of: |at| at.nic.rx_too_many_buffers,
-    },
-    Loss {
-        key: "rx_refused",
-        place: REJECTED,
-        what: "the receive descriptor was invalid",
-        of: |at| at.nic.rx_bad_length + at.nic.rx_bad_descriptor + at.nic.rx_unmapped,
-    },
-    Loss { key: "too_short", place: REJECTED, what: "no whole Ethernet header", of: |at| at.port.too_short },
-    Loss {
-        key: "no_way",
-        place: NOT_FORWARDED,
-        what: "no such port, the port's queue was full, or the handler failed",
-        of: |at| at.port.redirect_nowhere + at.port.handoff_full + at.port.pass_refused + at.port.aborted,
-    },
-    Loss {
-        key: "tx_overflow",
-        place: TRANSMIT,
-        what: "too many packets waited for the transmit ring: the interface is too slow, or down",
-        of: |at| at.port.tx_overflow,
-    },
-    Loss {
-        key: "tx_gone",
-        place: TRANSMIT,
-        what: "the sending interface was removed",
-        of: |at| at.port.tx_gone,
-    },
-    Loss {
-        key: "tx_too_long",
-        place: TRANSMIT,
-        what: "longer than the interface can send",
-        of: |at| at.nic.tx_too_long,
-    },
-    Loss {
-        key: "tx_unmapped",
-        place: TRANSMIT,
-        what: "in memory that the interface cannot access",
-        of: |at| at.nic.tx_unmapped,
-    },
-    Loss {
-        key: "tx_dropped",
-        place: TRANSMIT,
-        what: "dropped after sending: by a qdisc or filter, or the other end was down or full",
-        of: |at| at.nic.tx_dropped,
-    },
-    Loss {
-        key: "tx_invalid",
-        place: TRANSMIT,
-        what: "the kernel refused the transmit descriptor",
-        of: |at| at.nic.kernel.map_or(0, |xsk| xsk.tx_invalid_descs),
-    },
-    Loss {
-        key: "tx_bad_completion",
-        place: TRANSMIT,
-        what: "completed, but never sent",
-        of: |at| at.nic.tx_bad_descriptor,
-    },
-    Loss {
-        key: "copy_failed",
-        place: TRANSMIT,
-        what: "no page was free for a copy",
-        of: |at| at.paths.copy_failed,
-    },
-];
+/// Makes the table of losses: key, place, and what happened; then the count of a port.
+macro_rules! losses {
+    ($($key:literal $place:ident $what:literal $of:expr;)+) => {
+        /// All reasons, in the order of a packet's path.
+        pub const LOSSES: &[Loss] = &[$(Loss { key: $key, place: $place, what: $what, of: $of }),+];
+    };
+}
+
+losses! {
+    "rx_ring_full" RING_FULL "the receive ring was full: the thread is too slow" ring_full;
+    "rx_no_buffer" NO_BUFFER "fill ring ran dry" |at| at.nic.rx_no_buffer.saturating_sub(ring_full(at));
+    "rx_too_long" REJECTED "longer than a chunk" |at| at.nic.rx_too_long;
+    "rx_too_many_buffers" REJECTED "more chunks than a packet may have" |at| at.nic.rx_too_many_buffers;
+    "rx_refused" REJECTED "the receive descriptor was invalid"
+        |at| at.nic.rx_bad_length + at.nic.rx_bad_descriptor + at.nic.rx_unmapped;
+    "too_short" REJECTED "no whole Ethernet header" |at| at.port.too_short;
+    "no_way" NOT_FORWARDED "no such port, the port's queue was full, or the handler failed"
+        |at| at.port.redirect_nowhere + at.port.handoff_full + at.port.pass_refused + at.port.aborted;
+    "tx_overflow" TRANSMIT "too many packets waited for the transmit ring: the interface is too slow, or down"
+        |at| at.port.tx_overflow;
+    "tx_gone" TRANSMIT "the sending interface was removed" |at| at.port.tx_gone;
+    "tx_too_long" TRANSMIT "longer than the interface can send" |at| at.nic.tx_too_long;
+    "tx_unmapped" TRANSMIT "in memory that the interface cannot access" |at| at.nic.tx_unmapped;
+    "tx_dropped" TRANSMIT "dropped after sending: by a qdisc or filter, or the other end was down or full"
+        |at| at.nic.tx_dropped;
+    "tx_invalid" TRANSMIT "the kernel refused the transmit descriptor"
+        |at| at.nic.kernel.map_or(0, |xsk| xsk.tx_invalid_descs);
+    "tx_bad_completion" TRANSMIT "completed, but never sent" |at| at.nic.tx_bad_descriptor;
+    "copy_failed" TRANSMIT "no page was free for a copy" |at| at.paths.copy_failed;
+}
 
 /// Packets that arrived and were lost before they were received.
 pub fn unreceived(ports: &[PortSample]) -> u64 {

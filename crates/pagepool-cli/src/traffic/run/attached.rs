@@ -90,7 +90,7 @@ fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
 /// The capabilities that the run keeps.
 fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
     let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
-    RunNeeds::here(by_batch, plan.changes_settings(), plan.beside.is_some())
+    RunNeeds::here(by_batch, plan.changes_settings(), plan.sockets.beside.is_some())
         .kept(sys::permitted_capabilities())
 }
 

@@ -55,13 +55,13 @@ fn look_up<C: TrafficCommand>(
     let names = plan.interfaces.iter();
     let interfaces: Vec<_> =
         names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
-    let maps = plan.maps.len();
+    let maps = plan.sockets.maps.len();
     if maps != 0 && maps != interfaces.len() {
         return Err(format!(
             "--map is given {maps} times, but must be once for each interface, in their order"
         ));
     }
-    if plan.attach.is_none() && options.mode.attach() != Attach::Auto {
+    if plan.sockets.attach.is_none() && options.mode.attach() != Attach::Auto {
         return Err(format!("--mode is native or generic, but {} attaches no XDP program", plan.name));
     }
     if maps != 0 && options.mode.attach() != Attach::Auto {

@@ -18,7 +18,7 @@ use pagepool_link::{LinkInfo, Netlink, shell_word};
 use pagepool_net::Redirect;
 use serde::Serialize;
 
-use crate::report::{OWN_LINE, Verdict, error_chain, output};
+use crate::report::{OWN_LINE, Verdict, in_words, output};
 use crate::traffic::{PortSample, RunEnd, SharedState};
 
 /// The time between two looks.
@@ -26,22 +26,24 @@ const EVERY: Duration = Duration::from_millis(200);
 
 pub struct LinkWatch<'a> {
     netlink: Netlink,
-    /// The interfaces as they were when the sockets were opened.
-    links: Vec<&'a LinkInfo>,
+    links: Vec<WatchedLink<'a>>,
     redirects: &'a [Arc<Redirect>],
-    /// The name of each interface at the last look.
-    names: Vec<String>,
-    /// The MTU of each interface at the last look.
-    mtus: Vec<u32>,
     sends: bool,
-    /// Whether each interface was down at the last look.
-    down: Vec<bool>,
-    /// At how many successive looks each interface was up without a carrier.
-    without_carrier: Vec<u32>,
     looked: Duration,
     /// The packets that were too long by the last look.
     too_long: u64,
     changes: LinkChanges,
+}
+
+/// An interface, as it was at the last look.
+struct WatchedLink<'a> {
+    /// As it was when the sockets were opened.
+    opened: &'a LinkInfo,
+    name: String,
+    mtu: u32,
+    is_down: bool,
+    /// At how many successive looks it was up without a carrier.
+    without_carrier: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,8 +54,8 @@ pub struct LinkChanges {
     renamed: Vec<(String, String)>,
     /// The ports' counts when all interfaces were last seen.
     before_removal: Vec<PortSample>,
-    /// Packets that were too long before the first change.
-    before: u64,
+    /// Packets that were too long before the MTU first changed.
+    too_long_before: Option<u64>,
     sends: bool,
     /// The interfaces that were down at some time, and at the end.
     was_down: Vec<String>,
@@ -80,35 +82,19 @@ impl<'a> LinkWatch<'a> {
     /// Begins before the run: with the interfaces as they were when the sockets were opened, and what
     /// redirects their packets, in the same order. `sends`: packets are sent to them.
     pub fn new(
-        links: Vec<&'a LinkInfo>,
+        opened: impl Iterator<Item = &'a LinkInfo>,
         redirects: &'a [Arc<Redirect>],
         sends: bool,
     ) -> Result<Self, String> {
-        let netlink = Netlink::open().map_err(|error| error_chain(&error))?;
-        let mtus = links.iter().map(|link| link.mtu).collect();
-        let names = links.iter().map(|link| link.name.clone()).collect();
-        let (looked, changes) = (Duration::ZERO, LinkChanges::default());
-        let down = vec![false; links.len()];
-        let without_carrier = vec![0; links.len()];
-        let mut this = Self {
-            netlink,
-            links,
-            redirects,
-            names,
-            mtus,
-            sends,
-            down,
-            without_carrier,
-            looked,
-            too_long: 0,
-            changes,
-        };
-        for which in 0..this.links.len() {
-            if let Ok(Some(now)) = this.netlink.link_at(this.links[which].index) {
-                this.update_down(which, !now.is_up);
+        let mut netlink = Netlink::open().map_err(in_words)?;
+        let mut changes = LinkChanges::default();
+        let mut links: Vec<_> = opened.map(WatchedLink::new).collect();
+        for link in &mut links {
+            if let Ok(Some(now)) = netlink.link_at(link.opened.index) {
+                link.update_down(!now.is_up, &mut changes);
             }
         }
-        Ok(this)
+        Ok(Self { netlink, links, redirects, sends, looked: Duration::ZERO, too_long: 0, changes })
     }
 
     /// Looks, if it is time. Records a detached program in the run's state.
@@ -121,60 +107,79 @@ impl<'a> LinkWatch<'a> {
 
     fn look_now(&mut self, state: &SharedState) {
         let (ports, mut are_there) = (state.sample().ports, true); // before the interfaces are queried
-        for which in 0..self.links.len() {
-            let link = self.links[which];
+        let Self { netlink, links, changes, .. } = self;
+        for (which, link) in links.iter_mut().enumerate() {
             // Threads notice that an interface is gone when they are awake.
-            let Ok(Some(now)) = self.netlink.link_at(link.index) else {
+            let Ok(Some(now)) = netlink.link_at(link.opened.index) else {
                 state.wake_threads();
                 are_there = false;
                 continue;
             };
-            self.update_name(which, now.name);
-            self.update_mtu(which, now.mtu);
-            if self.update_down(which, !now.is_up) {
+            link.update_name(now.name, changes);
+            if link.update_mtu(now.mtu, changes) {
+                changes.too_long_before.get_or_insert(self.too_long);
+            }
+            if link.update_down(!now.is_up, changes) {
                 state.wake_threads(); // for drivers that need another call
             }
-            self.update_carrier(which, !now.is_up || now.has_carrier);
+            link.update_carrier(!now.is_up || now.has_carrier);
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
             // It also counts as detached if its interface was removed after the query above.
-            if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
-                state.set_detached(&self.names[which]);
+            if is_detached && matches!(netlink.link_at(link.opened.index), Ok(Some(_))) {
+                state.set_detached(&link.name);
             }
         }
         self.too_long = too_long(&ports);
         if are_there {
-            self.changes.before_removal = ports;
+            changes.before_removal = ports;
         }
     }
 
-    fn update_name(&mut self, which: usize, to: String) {
-        if to != self.names[which] {
-            let from = std::mem::replace(&mut self.names[which], to.clone());
+    /// Looks a last time, and returns the changes.
+    pub fn changes(mut self, state: &SharedState) -> LinkChanges {
+        self.look_now(state);
+        let Self { links, sends, mut changes, .. } = self;
+        let down = links.iter().filter(|link| link.is_down);
+        changes.is_down = down.map(|link| link.opened.name.clone()).collect();
+        changes.renamed = links.into_iter().map(|link| (link.opened.name.clone(), link.name)).collect();
+        changes.sends = sends;
+        changes
+    }
+}
+
+impl<'a> WatchedLink<'a> {
+    fn new(opened: &'a LinkInfo) -> Self {
+        let (name, mtu) = (opened.name.clone(), opened.mtu);
+        Self { opened, name, mtu, is_down: false, without_carrier: 0 }
+    }
+
+    fn update_name(&mut self, to: String, changes: &mut LinkChanges) {
+        if to != self.name {
+            let from = std::mem::replace(&mut self.name, to.clone());
             let change = NameChange { from, to };
             output::note(format_args!("{change}: the command continues"));
-            self.changes.names.push(change);
+            changes.names.push(change);
         }
     }
 
     /// `has`: it has a carrier, or is down, which has its own warning.
-    fn update_carrier(&mut self, which: usize, has: bool) {
-        let looks = if has { 0 } else { self.without_carrier[which].saturating_add(1) };
-        let before = std::mem::replace(&mut self.without_carrier[which], looks);
-        let name = &self.names[which];
+    fn update_carrier(&mut self, has: bool) {
+        let looks = if has { 0 } else { self.without_carrier.saturating_add(1) };
+        let (name, before) = (&self.name, std::mem::replace(&mut self.without_carrier, looks));
         match (before, looks) {
             (_, 2) => {
                 output::warn(format_args!("{name} has no carrier: no packets move until the other end is up"))
             }
-            (2.., 0) if !self.down[which] => output::note(format_args!("{name} has a carrier again")),
+            (2.., 0) if !self.is_down => output::note(format_args!("{name} has a carrier again")),
             _ => {}
         }
     }
 
     /// Returns whether it changed.
-    fn update_down(&mut self, which: usize, down: bool) -> bool {
-        let before = std::mem::replace(&mut self.down[which], down);
-        let (opened, name) = (&self.links[which].name, &self.names[which]);
-        match (before, down) {
+    fn update_down(&mut self, is_down: bool, changes: &mut LinkChanges) -> bool {
+        let before = std::mem::replace(&mut self.is_down, is_down);
+        let (opened, name) = (&self.opened.name, &self.name);
+        match (before, is_down) {
             (false, true) => {
                 let word = shell_word(name);
                 output::warn(format_args!(
@@ -184,36 +189,24 @@ impl<'a> LinkWatch<'a> {
             (true, false) => output::note(format_args!("{name} is up")),
             _ => {}
         }
-        if down && !self.changes.was_down.contains(opened) {
-            self.changes.was_down.push(opened.clone());
+        if is_down && !changes.was_down.contains(opened) {
+            changes.was_down.push(opened.clone());
         }
-        before != down
+        before != is_down
     }
 
-    fn update_mtu(&mut self, which: usize, to: u32) {
-        let from = std::mem::replace(&mut self.mtus[which], to);
-        if from == to {
-            return;
+    /// Returns whether it changed.
+    fn update_mtu(&mut self, to: u32, changes: &mut LinkChanges) -> bool {
+        let from = std::mem::replace(&mut self.mtu, to);
+        if from != to {
+            let (interface, opened) = (self.name.clone(), self.opened.mtu);
+            output::warn(format_args!(
+                "the MTU of {interface} changed from {from} to {to}: the command still works with {opened}; \
+                 restart it"
+            ));
+            changes.mtus.push(MtuChange { interface, from, to, opened });
         }
-        let (name, opened) = (&self.names[which], self.links[which].mtu);
-        output::warn(format_args!(
-            "the MTU of {name} changed from {from} to {to}: the command still works with {opened}; \
-             restart it"
-        ));
-        if self.changes.mtus.is_empty() {
-            (self.changes.before, self.changes.sends) = (self.too_long, self.sends);
-        }
-        self.changes.mtus.push(MtuChange { interface: name.clone(), from, to, opened });
-    }
-
-    /// Looks a last time, and returns the changes.
-    pub fn changes(mut self, state: &SharedState) -> LinkChanges {
-        self.look_now(state);
-        let down = self.links.iter().zip(&self.down).filter(|(_, down)| **down);
-        self.changes.is_down = down.map(|(link, _)| link.name.clone()).collect();
-        let opened = self.links.iter().map(|link| link.name.clone());
-        self.changes.renamed = opened.zip(self.names).collect();
-        self.changes
+        from != to
     }
 }
 
@@ -251,7 +244,7 @@ impl LinkChanges {
         self.names.iter().for_each(|change| verdict.paragraph(&change.to_string()));
         let Some(first) = self.mtus.first() else { return };
         verdict.field("mtu_changes", &self.mtus);
-        let since = too_long(ports).saturating_sub(self.before);
+        let since = too_long(ports).saturating_sub(self.too_long_before.unwrap_or(0));
         verdict.paragraph(&format!("{first} while the command ran"));
         verdict.fail_if(since > 0, || format!("{since} packets were too long after {first}"));
         let shorter = self.mtus.iter().find(|change| self.sends && change.to < change.opened);

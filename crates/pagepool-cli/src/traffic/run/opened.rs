@@ -5,7 +5,7 @@ use pagepool_link::Promiscuous;
 
 use super::environment::Environment;
 use super::planned::Planned;
-use crate::report::error_chain;
+use crate::report::in_words;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::run::offloads::OffloadsOff;
 use crate::traffic::sockets::{Interface, SetupParams, TrafficSetup, pairs_of};
@@ -23,7 +23,7 @@ impl<'a, C: TrafficCommand> Opened<'a, C> {
     /// Turns off offloads before sockets are opened: a card may restart for that.
     pub fn open(mut planned: Planned<'a, C>) -> Result<Self, String> {
         let (plan, Environment { kernel, interfaces, .. }) = (&planned.plan, &mut planned.environment);
-        let receiving = if plan.attach.is_some() { &**interfaces } else { &[] };
+        let receiving = if plan.sockets.attach.is_some() { &**interfaces } else { &[] };
         let offloads = OffloadsOff::new(plan.fix_offloads, kernel, receiving)?;
         let published = plan.options.publish.publish(plan.name);
         let setup = open_sockets(&planned)
@@ -36,17 +36,16 @@ impl<'a, C: TrafficCommand> Opened<'a, C> {
 
 fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
     let Planned { plan, environment, sizes, .. } = planned;
-    let TrafficPlan { attach, maps, pin, beside, steer, tx_mode, options, .. } = *plan;
+    let options = plan.options;
     let (threads, pairs) = (options.threads.map(usize::from), pairs_of(&environment.interfaces));
     if let Some(threads) = threads.filter(|&threads| threads > pairs) {
         return Err(format!(
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let (busy_poll, interrupted) = (options.busy_poll(), Some(&environment.signals.end));
-    let sizes = *sizes;
-    let params =
-        SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, interrupted, threads };
+    let (sockets, busy_poll) = (plan.sockets, options.busy_poll());
+    let interrupted = Some(&environment.signals.end);
+    let params = SetupParams { sizes: *sizes, sockets, busy_poll, interrupted, threads };
     TrafficSetup::open(plan.name, &environment.interfaces, params)
 }
 
@@ -54,5 +53,5 @@ fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
 fn promiscuous(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Vec<Promiscuous>, String> {
     let all = if plan.promiscuous { interfaces } else { &[] };
     let held = all.iter().map(|interface| Promiscuous::hold(&interface.link)).collect::<Result<_, _>>();
-    held.map_err(|error| error_chain(&error))
+    held.map_err(in_words)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pagepool_net::{NoStack, Redirect, Tally};
 
 use super::environment::Environment;
-use crate::report::{error_chain, output};
+use crate::report::{error_chain, in_words, output};
 use crate::sys::CapabilitySet;
 use crate::traffic::capture::{CaptureFile, Tapped};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
@@ -94,7 +94,7 @@ impl<H: PortHandler> QueueThreads<H> {
     /// they are attached.
     pub fn attach(&self, opened: &mut [OpenedInterface]) -> Result<(), String> {
         for (redirect, opened) in self.redirects.iter().zip(opened) {
-            redirect.pass().map_err(|error| error_chain(&error))?;
+            redirect.pass().map_err(in_words)?;
             opened.set_attached(redirect);
         }
         Ok(())
@@ -102,7 +102,7 @@ impl<H: PortHandler> QueueThreads<H> {
 
     /// Redirects the packets of all interfaces to the threads at once.
     pub fn redirect(&self) -> Result<(), String> {
-        Redirect::start_all(&self.redirects).map_err(|error| error_chain(&error))
+        Redirect::start_all(&self.redirects).map_err(in_words)
     }
 
     /// Ends all threads. Returns their last samples, and what they found together of the expected frames.

@@ -49,8 +49,8 @@ pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSiz
 /// the limit. A match may also require CAP_PERFMON, on older kernels: their verifier then refuses it.
 fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> CapabilitySet {
     let of_bpf = OF_BPF - instead(effective);
-    let attaches = plan.attach.is_some() && plan.maps.is_empty();
-    let sends_by_batch = plan.tx_mode == Some(pagepool_net::TxMode::BpfBatch);
+    let attaches = plan.sockets.attach.is_some() && plan.sockets.maps.is_empty();
+    let sends_by_batch = plan.sockets.tx_mode == Some(pagepool_net::TxMode::BpfBatch);
     let needs = [
         (CapabilitySet::NET_RAW, true),
         (CapabilitySet::IPC_LOCK, locks),
@@ -58,7 +58,7 @@ fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> Ca
         (PROGRAM & of_bpf, attaches || plan.options.mode == Mode::Zerocopy),
         (CapabilitySet::NET_ADMIN, plan.changes_settings() || plan.options.busy_poll.is_some()),
         (of_bpf, sends_by_batch),
-        (of_bpf | CapabilitySet::SYS_ADMIN, plan.beside.is_some()),
+        (of_bpf | CapabilitySet::SYS_ADMIN, plan.sockets.beside.is_some()),
     ];
     let needed = needs.iter().filter(|(_, needed)| *needed).map(|(capabilities, _)| *capabilities);
     needed.fold(CapabilitySet::empty(), CapabilitySet::union)

@@ -47,7 +47,7 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
         };
         let show = |at, trigger| figures.show(trigger, at, threads.sample());
         let mut links =
-            LinkWatch::new(environment.links().collect(), threads.redirects(), plan.tx_mode.is_some())?;
+            LinkWatch::new(environment.links(), threads.redirects(), plan.sockets.tx_mode.is_some())?;
         let look = |at| {
             service.look(at, threads.state());
             links.look(at, threads.state());

@@ -15,7 +15,7 @@ pub fn warn(
     offloads: &mut OffloadsOff,
     opened: &[OpenedInterface],
 ) -> Result<(), String> {
-    if plan.attach.is_some() {
+    if plan.sockets.attach.is_some() {
         offloads.warn(kernel, opened)?;
         for (interface, opened) in interfaces.iter().zip(opened) {
             if opened.zero_copy == Some(true) && !opened.multi_buffer {
@@ -35,7 +35,7 @@ pub fn warn(
 fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
     let (name, queues) = (&interface.link.name, &interface.queues);
     let is_spread = queues.len() < interface.queues_of as usize && !plan.rss;
-    let Some(Ok(rules)) = plan.steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
+    let Some(Ok(rules)) = plan.sockets.steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
     // Drivers refuse the question with several errnos, which all mean that there are no rules.
     let Ok(Some(_)) = Ethtool::open().and_then(|ethtool| ethtool.flow_rules(name)) else { return };
     let word = shell_word(name);
@@ -51,7 +51,8 @@ fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
 
 /// Warns if no program is attached that could redirect to the given map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
-    for (interface, map) in interfaces.iter().zip(plan.maps).filter(|(of, _)| of.link.xdp.is_empty()) {
+    for (interface, map) in interfaces.iter().zip(plan.sockets.maps).filter(|(of, _)| of.link.xdp.is_empty())
+    {
         output::warn(format_args!(
             "no XDP program is attached to {}: nothing redirects its packets to {}",
             interface.link.name,

@@ -9,7 +9,7 @@ use pagepool_link::{
 };
 use pagepool_net::Driver;
 
-use crate::report::{error_chain, output};
+use crate::report::{error_chain, in_words, output};
 use crate::traffic::options::Numbers;
 use crate::traffic::sockets::{HEADERS, HEADROOM};
 
@@ -50,7 +50,7 @@ impl Kernel {
             let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
             Ok::<_, LinkError>(Self { netlink, ethtool, session: SshSession::current() })
         };
-        open().map_err(|error| error_chain(&error))
+        open().map_err(in_words)
     }
 
     /// Looks up the interface of a device, with the given queues or all.
@@ -89,8 +89,7 @@ impl Kernel {
         proceed: bool,
     ) -> Result<(), String> {
         let LinkInfo { name, index, .. } = &interface.link;
-        let reasons =
-            cautions(&mut self.netlink, *index, self.session).map_err(|error| error_chain(&error))?;
+        let reasons = cautions(&mut self.netlink, *index, self.session).map_err(in_words)?;
         let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         if name == LOOPBACK {
             reasons.push("local programs reach each other through it".into());
@@ -139,7 +138,7 @@ impl Kernel {
         mode: XdpMode,
     ) -> Result<Vec<OffloadFault>, String> {
         let faults = sources.faults(&mut self.netlink, &self.ethtool, mode);
-        faults.map_err(|error| error_chain(&error))
+        faults.map_err(in_words)
     }
 
     /// This fault with the current names of interfaces.
@@ -149,7 +148,7 @@ impl Kernel {
 
     /// A warning if the card's zero-copy buffers hold less than a packet, although a chunk holds it.
     pub fn short_buffers(&mut self, link: &LinkInfo, chunk: u32) -> Result<Option<String>, String> {
-        let driver = self.ethtool.driver(&link.name).map_err(|error| error_chain(&error))?;
+        let driver = self.ethtool.driver(&link.name).map_err(in_words)?;
         Ok(driver.and_then(|driver| cut_short(&driver, link, chunk)))
     }
 }
@@ -165,7 +164,7 @@ fn split(device: &str) -> Result<(&'static str, &str), String> {
     if !device.contains(':') {
         return Ok((SCHEME, device));
     }
-    let (driver, interface) = Driver::of(device).map_err(|error| error_chain(&error))?;
+    let (driver, interface) = Driver::of(device).map_err(in_words)?;
     match driver.no_interface {
         None => Ok((driver.scheme, interface)),
         Some(why) => Err(format!(

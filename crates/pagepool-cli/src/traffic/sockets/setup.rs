@@ -16,7 +16,7 @@ use pagepool_net::{
 use serde::Serialize;
 
 use self::parallel::in_parallel;
-use crate::report::{error_chain, grouped, output, ranges};
+use crate::report::{error_chain, grouped, in_words, output, ranges};
 use crate::traffic::poll_loop::PollPort;
 use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes};
 
@@ -87,10 +87,10 @@ pub struct OpenedInterface {
     pub busy_polled: Option<usize>,
 }
 
-#[derive(Clone, Copy)]
-pub struct SetupParams<'a> {
-    pub sizes: SocketSizes,
-    /// Where the XDP program runs that takes packets; `None`: nothing is received.
+/// How packets are taken and sent.
+#[derive(Clone, Copy, Default)]
+pub struct SocketPlan<'a> {
+    /// Where the XDP program runs that takes packets from the kernel; `None`: nothing is received.
     pub attach: Option<Attach>,
     /// Maps of programs that are attached already, one for each interface; empty: attaches a program to each.
     pub maps: &'a [PathBuf],
@@ -100,7 +100,14 @@ pub struct SetupParams<'a> {
     pub beside: Option<u32>,
     /// The packets to take; `None`: all.
     pub steer: Option<&'a Match>,
+    /// How packets are sent, if they are.
     pub tx_mode: Option<TxMode>,
+}
+
+#[derive(Clone, Copy)]
+pub struct SetupParams<'a> {
+    pub sizes: SocketSizes,
+    pub sockets: SocketPlan<'a>,
     pub busy_poll: Option<BusyPoll>,
     /// Set if a signal ends the command while it waits for queues.
     pub interrupted: Option<&'a Arc<AtomicBool>>,
@@ -123,7 +130,7 @@ impl TrafficSetup {
             attached: Vec::new(),
             sizes: params.sizes,
         };
-        this.load(interfaces, params).map_err(|error| error_chain(&error))?;
+        this.load(interfaces, params).map_err(in_words)?;
         let opened = open_pairs(name, interfaces, &pairs, params, &this.redirects)?;
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
         for (pair, opened) in opened.into_iter().enumerate() {
@@ -133,7 +140,7 @@ impl TrafficSetup {
         this.pools = ports.map(|port| port.pool.handle()).collect();
         let described = interfaces.iter().zip(&sockets).enumerate();
         let opened = |(at, (of, sockets)): (usize, (&Interface, &Vec<_>))| {
-            OpenedInterface::new(of, sockets, params, params.maps.get(at))
+            OpenedInterface::new(of, sockets, params, params.sockets.maps.get(at))
         };
         this.interfaces = described.map(opened).collect();
         Ok(this)
@@ -146,20 +153,20 @@ impl TrafficSetup {
 
     /// Makes what redirects packets to the sockets, if they receive.
     fn load(&mut self, interfaces: &[Interface], params: SetupParams<'_>) -> Result<(), Error> {
-        if !params.maps.is_empty() {
-            self.redirects = params.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
-        } else if let Some(attach) = params.attach {
+        if !params.sockets.maps.is_empty() {
+            self.redirects = params.sockets.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
+        } else if let Some(attach) = params.sockets.attach {
             let frags = params.sizes.multi_buffer();
             let load = |interface: &Interface| {
                 let name = &interface.link.name;
-                let redirect = match (params.pin, params.beside) {
+                let redirect = match (params.sockets.pin, params.sockets.beside) {
                     (None, None) => Redirect::load(name, attach, frags),
                     (None, Some(priority)) => Redirect::load_beside(name, attach, frags, priority),
                     (Some(folder), _) => {
                         Redirect::load_pinned(name, attach, frags, folder.join(pin_name(name)))
                     }
                 }?;
-                params.steer.map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
+                params.sockets.steer.map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
             };
             self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
         }
@@ -231,7 +238,7 @@ fn open_pairs(
         if !redirects.is_empty() {
             opening.af_xdp.program = XdpProgram::Redirects(redirects.to_vec());
         }
-        open_devices(&devices, &opening, &arena).map_err(|error| error_chain(&error))
+        open_devices(&devices, &opening, &arena).map_err(in_words)
     })?;
     output::progress_end();
     Ok(opened)
@@ -241,7 +248,7 @@ impl SetupParams<'_> {
     fn open_params(&self, name: &str) -> OpenParams {
         let mut params = self.sizes.open_params(name);
         params.af_xdp.program = XdpProgram::None;
-        params.af_xdp.tx_mode = self.tx_mode.unwrap_or(TxMode::Ring);
+        params.af_xdp.tx_mode = self.sockets.tx_mode.unwrap_or(TxMode::Ring);
         params.af_xdp.busy_poll = self.busy_poll;
         params.af_xdp.give_up = self.interrupted.cloned();
         params
@@ -285,10 +292,10 @@ impl OpenedInterface {
             map: map.map(|path| path.display().to_string()),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
-            steer: params.steer.map(Match::to_string),
+            steer: params.sockets.steer.map(Match::to_string),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
-            tx_mode: params.tx_mode.map(|_| tx_mode(sockets)),
-            tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
+            tx_mode: params.sockets.tx_mode.map(|_| tx_mode(sockets)),
+            tx_mode_reason: params.sockets.tx_mode.and_then(|_| tx_mode_reason()),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
             queues_of: interface.queues_of,
@@ -441,12 +448,7 @@ mod tests {
         let sizes = SocketSizes::of_mtu(1500);
         let params = SetupParams {
             sizes,
-            attach: None,
-            maps: &[],
-            pin: None,
-            beside: None,
-            steer: None,
-            tx_mode: None,
+            sockets: SocketPlan::default(),
             busy_poll: None,
             interrupted: None,
             threads: None,
