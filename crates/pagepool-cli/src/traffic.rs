@@ -19,6 +19,6 @@ mod shared_state;
 pub(crate) mod sockets;
 mod watch;
 
-pub use port_sample::{PortSample, pool_fields};
+pub use port_sample::{PortSample, pool_fields, sum};
 pub use shared_state::{Checked, Phase, RunEnd, Sample, SharedState};
 pub use watch::{Trigger, Watch};

@@ -16,7 +16,7 @@ use crate::file_name::file_name;
 use crate::observing::look::folder;
 use crate::observing::metrics_server::serve;
 use crate::observing::metrics_text::metrics;
-use crate::report::output;
+use crate::report::{in_range, output};
 use crate::signals;
 
 /// The time between two checks for the end of the command.
@@ -143,8 +143,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
-    seconds.ok_or_else(|| "the interval is 1 to 86400 whole seconds".into())
+    in_range(text, 1..=86_400, "the interval is 1 to 86400 whole seconds")
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use clap::Args;
 use kernel_pools::KernelOverview;
 
 use crate::command::Command;
-use crate::observing::options::{ObserveOptions, status};
-use crate::observing::overview::Overview;
-use crate::observing::selection::Selection;
+use crate::observing::options::ObserveOptions;
+use crate::observing::overview;
+use crate::observing::selection::{Published, Selection};
 
 /// The long help.
 pub const ABOUT: &str = "\
@@ -46,8 +46,8 @@ pub struct ListArgs {
 impl Command for ListArgs {
     fn execute(&self) -> Result<ExitCode, String> {
         match self.kernel {
-            true => self.options.show_kernel(&KernelOverview).map(|()| ExitCode::SUCCESS),
-            false => self.options.show(&Overview(self.of.clone())).map(status),
+            true => self.options.show(KernelOverview::open()?),
+            false => self.options.show(Published::new(&self.of, overview::lines)?),
         }
     }
 }

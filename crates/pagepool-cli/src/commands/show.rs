@@ -6,8 +6,8 @@ use clap::Args;
 
 use crate::command::Command;
 use crate::observing::details::Details;
-use crate::observing::options::{ObserveOptions, status};
-use crate::observing::selection::Selection;
+use crate::observing::options::ObserveOptions;
+use crate::observing::selection::{Published, Selection, View};
 
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
@@ -22,6 +22,12 @@ pub struct ShowArgs {
 
 impl Command for ShowArgs {
     fn execute(&self) -> Result<ExitCode, String> {
-        self.options.show(&Details { of: self.of.clone(), explain: self.explain }).map(status)
+        let view: View = match self.explain {
+            true => |look, selected, before, of| Details { explain: true }.lines(look, selected, before, of),
+            false => {
+                |look, selected, before, of| Details { explain: false }.lines(look, selected, before, of)
+            }
+        };
+        self.options.show(Published::new(&self.of, view)?)
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::command::Command;
 use crate::observing::look::folder;
+use crate::report::in_range;
 use crate::top;
 
 /// The long help.
@@ -38,6 +39,5 @@ impl Command for TopArgs {
 }
 
 fn delay(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "the delay is 0.1 to 60 seconds".into())
+    in_range(text, 0.1..=60.0, "the delay is 0.1 to 60 seconds").map(Duration::from_secs_f64)
 }

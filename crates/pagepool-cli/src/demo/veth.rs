@@ -23,7 +23,7 @@ use super::outcome::DemoResult;
 use super::plan::DemoAction;
 use crate::report::{error_chain, in_words};
 use crate::traffic::sockets::{SocketSizes, memory_node};
-use crate::traffic::{Phase, Sample, SharedState};
+use crate::traffic::{self, Phase, Sample, SharedState};
 
 /// The sender is stopped when the time is over. This limits it if that fails.
 const GRACE: Duration = Duration::from_secs(60);
@@ -149,5 +149,5 @@ fn transfer(
 }
 
 fn sum(sample: &Sample, of: fn(&DeviceStats) -> u64) -> u64 {
-    sample.ports.iter().map(|at| of(&at.nic)).sum()
+    traffic::sum(&sample.ports, |at| of(&at.nic))
 }

@@ -1,15 +1,71 @@
-//! The processes or pools that a user names.
+//! The processes or pools that a user names, and a view of them.
 
 use clap::Args;
-use pagepool_watch::{EntryView, Observation, PoolView, ProcessView, shown_path};
+use pagepool_watch::{EntryView, Observation, PoolView, ProcessView, RunFolder, shown_path};
 
-use super::look::nobody_publishes;
+use super::json;
+use super::look::{folder, nobody_publishes};
+use super::options::Shown;
+use crate::report::{LiveLine, Terminal};
 
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
     /// The name or PID of a process, or the name of a pool [default: all]
     #[arg(value_name = "PROCESS|POOL")]
     of: Option<String>,
+}
+
+/// Makes the lines of a look, for the selected processes, with the previous look if there was one.
+pub type View = fn(&Observation, &[ProcessView], Option<&Observation>, Option<Terminal>) -> Vec<LiveLine>;
+
+/// The selected processes.
+pub struct Published {
+    folder: RunFolder,
+    of: Selection,
+    view: View,
+}
+
+impl Published {
+    pub fn new(of: &Selection, view: View) -> Result<Self, String> {
+        Ok(Self { folder: folder()?, of: of.clone(), view })
+    }
+}
+
+impl Shown for Published {
+    type Look = Observation;
+    const INDENT: usize = 4;
+
+    fn look(&mut self) -> Result<Observation, String> {
+        Ok(Observation::at(&self.folder))
+    }
+
+    fn lines(
+        &self,
+        look: &Observation,
+        before: Option<&Observation>,
+        terminal: Option<Terminal>,
+    ) -> Vec<LiveLine> {
+        match &*self.of.select(look) {
+            [] => vec![LiveLine::plain(self.of.not_found(look))],
+            selected => (self.view)(look, selected, before, terminal),
+        }
+    }
+
+    fn json(&self, look: &Observation) -> serde_json::Value {
+        json::look(look, &self.of.select(look))
+    }
+
+    /// An error if nothing was found.
+    fn check(&self, look: &Observation) -> Result<(), String> {
+        match self.of.of.is_some() && self.of.select(look).is_empty() {
+            true => Err(self.of.not_found(look)),
+            false => Ok(()),
+        }
+    }
+
+    fn errors(look: &Observation) -> &[String] {
+        &look.errors
+    }
 }
 
 impl Selection {
@@ -32,14 +88,6 @@ impl Selection {
         let nothing =
             format!("no process or pool {of} is published in {folder}: `pagepool list` shows those that are");
         [vec![nothing], look.errors.clone()].concat().join("; ")
-    }
-
-    /// An error if nothing was found.
-    pub fn check(&self, look: &Observation) -> Result<(), String> {
-        match self.of.is_some() && self.select(look).is_empty() {
-            true => Err(self.not_found(look)),
-            false => Ok(()),
-        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::live_table::LiveLine;
+use super::number::in_range;
 use super::option_groups::OUTPUT;
 use super::output;
 
@@ -99,16 +100,11 @@ impl FigureOptions {
     }
 }
 
-/// A day.
-const MOST_SECONDS: u64 = 86_400;
-
 /// Reads how long a run takes.
 pub fn run_seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
-    seconds.ok_or_else(|| format!("the run time is 1 to {MOST_SECONDS} whole seconds; Ctrl-C stops earlier"))
+    in_range(text, 1..=86_400, "the run time is 1 to 86400 whole seconds; Ctrl-C stops earlier")
 }
 
 fn interval(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0..=3600).contains(seconds));
-    seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds; 0 prints no figures".into())
+    in_range(text, 0..=3600, "the interval is 1 to 3600 whole seconds; 0 prints no figures")
 }

@@ -109,10 +109,11 @@ fn end_of(text: &str, columns: usize) -> String {
     }
 }
 
+pub fn thread(thread: &Option<ThreadView>) -> Option<Value> {
+    thread.as_ref().map(|thread| json!({ "tid": thread.tid, "name": thread.name }))
+}
+
 pub fn json(view: &HoldersView) -> Value {
-    let thread = |thread: &Option<ThreadView>| {
-        thread.as_ref().map(|thread| json!({ "tid": thread.tid, "name": thread.name }))
-    };
     let ms = |age: Duration| age.as_millis() as u64;
     let oldest = view.oldest.iter().map(|holder| {
         json!({

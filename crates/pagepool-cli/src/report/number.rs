@@ -1,6 +1,7 @@
 //! Numbers as people read and write them.
 
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 pub use pagepool_watch::commands::grouped;
 
@@ -34,6 +35,15 @@ pub fn count_of<T: TryFrom<u64>>(
         let number = read_count(text, of, range.clone())?;
         T::try_from(number).map_err(|_| format!("{number} is too large"))
     }
+}
+
+/// Reads a value in a range, or returns the message.
+pub fn in_range<T: FromStr + PartialOrd>(
+    text: &str,
+    range: RangeInclusive<T>,
+    message: &str,
+) -> Result<T, String> {
+    text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| message.to_owned())
 }
 
 fn parse_count(text: &str) -> Option<u64> {

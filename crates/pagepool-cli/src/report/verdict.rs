@@ -160,9 +160,7 @@ impl Verdict {
             (None, false) => ExitCode::SUCCESS,
         }
     }
-}
 
-impl Verdict {
     fn last_line(&self) -> (Colour, String) {
         let returned = self.returned.then_some(RETURNED);
         let (colour, word, parts) = match (&self.gone, self.idle) {

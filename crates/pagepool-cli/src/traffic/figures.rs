@@ -16,7 +16,7 @@ use pagepool_net::{DeviceStats, KernelStats};
 use pagepool_watch::commands::recycled_of;
 
 use crate::report::{Verdict, without_zeros};
-use crate::traffic::PortSample;
+use crate::traffic::{PortSample, sum};
 
 pub const PROOF: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
 
@@ -37,15 +37,14 @@ pub struct PageLocations {
 }
 
 pub fn page_locations(ports: &[PortSample]) -> PageLocations {
-    let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
-    let [rx, tx] = [sum(|at| at.nic.in_rx), sum(|at| at.nic.in_tx)];
+    let [rx, tx] = [sum(ports, |at| at.nic.in_rx), sum(ports, |at| at.nic.in_tx)];
     PageLocations {
-        cache: sum(|at| at.pool.1.cache),
-        lanes: sum(|at| at.pool.1.lanes + at.pool.1.uncollected),
-        ring: sum(|at| at.pool.1.ring),
+        cache: sum(ports, |at| at.pool.1.cache),
+        lanes: sum(ports, |at| at.pool.1.lanes + at.pool.1.uncollected),
+        ring: sum(ports, |at| at.pool.1.ring),
         rx,
         tx,
-        in_use: sum(|at| at.pool.1.out).saturating_sub(rx + tx),
+        in_use: sum(ports, |at| at.pool.1.out).saturating_sub(rx + tx),
     }
 }
 
@@ -92,7 +91,7 @@ pub fn nic_errors(ports: &[PortSample]) -> u64 {
         let buffers = nic.rx_bad_descriptor + nic.tx_bad_descriptor + nic.rx_unmapped + nic.tx_unmapped;
         nic.faults + lengths + buffers
     };
-    ports.iter().map(|at| of(&at.nic)).sum()
+    sum(ports, |at| of(&at.nic))
 }
 
 /// The kernel's counts for the sockets of all ports together.

@@ -16,7 +16,7 @@ pub use self::frame_source::{FrameSource, NoSource, SourceState};
 use self::idleness::{IdleAction, Idleness};
 use crate::report::{in_words, no_thread};
 use crate::sys::{self, CapabilitySet};
-use crate::traffic::{Checked, Phase, PortSample, SharedState};
+use crate::traffic::{Checked, Phase, PortSample, RunEnd, SharedState};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
@@ -90,7 +90,7 @@ struct BreakOnPanic(Arc<SharedState>);
 impl Drop for BreakOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.set_broken();
+            self.0.set_end(RunEnd::Broken);
         }
     }
 }
@@ -249,7 +249,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             if self.forwarder.wait_on(port, Duration::ZERO) == Wake::Gone
                 && let Some(nic) = self.forwarder.device(port)
             {
-                self.state.set_gone(&nic.info().name);
+                self.state.set_end(RunEnd::Gone(nic.info().name.clone()));
             }
         }
     }
@@ -272,7 +272,6 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::RunEnd;
 
     #[test]
     fn a_thread_that_panics_ends_the_run_and_no_other_does() {

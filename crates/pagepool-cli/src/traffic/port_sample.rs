@@ -57,6 +57,11 @@ impl PortSample {
     }
 }
 
+/// The sum of a count over ports.
+pub fn sum(ports: &[PortSample], of: impl Fn(&PortSample) -> u64) -> u64 {
+    ports.iter().map(of).sum()
+}
+
 pub fn pool_fields(pool: &PoolRef) -> Map<String, Value> {
     let mut fields = object(pool.stats().fields());
     fields.insert("name".into(), pool.name().into());

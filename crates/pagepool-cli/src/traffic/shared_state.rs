@@ -1,6 +1,6 @@
 //! What the threads of a run share: its phase, the samples of each thread, and what ended it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagepool_net::{PartCycles, Waker};
@@ -68,9 +68,7 @@ pub struct SharedState {
     pub corrupt: AtomicU64,
     /// The number of polling threads that have nothing more to send.
     finished: AtomicUsize,
-    broken: AtomicBool,
-    gone: Mutex<Option<String>>,
-    detached: Mutex<Option<String>>,
+    ended_by: Mutex<Option<RunEnd>>,
     samples: Vec<Mutex<Sample>>,
     published: Vec<AtomicU64>,
     /// The wakers of the polling threads, which sleep long while nothing moves.
@@ -121,26 +119,23 @@ impl SharedState {
         self.finished.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn set_broken(&self) {
-        self.broken.store(true, Ordering::Relaxed);
-    }
-
-    pub fn set_gone(&self, queue: &str) {
-        lock(&self.gone).get_or_insert_with(|| queue.to_owned());
-    }
-
-    pub fn set_detached(&self, interface: &str) {
-        lock(&self.detached).get_or_insert_with(|| interface.to_owned());
+    /// Records what ends the run. Of several, a panic counts first, then a removed queue, then the first one.
+    pub fn set_end(&self, end: RunEnd) {
+        let rank = |end: &RunEnd| match end {
+            RunEnd::Broken => 0,
+            RunEnd::Gone(_) => 1,
+            _ => 2,
+        };
+        let mut ended_by = lock(&self.ended_by);
+        if ended_by.as_ref().is_none_or(|before| rank(&end) < rank(before)) {
+            *ended_by = Some(end);
+        }
     }
 
     /// What ended the run, if a thread has recorded an end.
     pub fn end(&self) -> Option<RunEnd> {
-        if self.broken.load(Ordering::Relaxed) {
-            return Some(RunEnd::Broken);
-        }
-        let gone = lock(&self.gone).clone().map(RunEnd::Gone);
-        let gone = gone.or_else(|| lock(&self.detached).clone().map(RunEnd::Detached));
-        gone.or_else(|| (self.finished.load(Ordering::Relaxed) == self.samples.len()).then_some(RunEnd::Sent))
+        let sent = || (self.finished.load(Ordering::Relaxed) == self.samples.len()).then_some(RunEnd::Sent);
+        lock(&self.ended_by).clone().or_else(sent)
     }
 
     /// Publishes the sample of a polling thread, over its previous one.

@@ -8,8 +8,8 @@ use ratatui::text::{Line, Span};
 
 use super::bar::bar;
 use super::theme::TopTheme;
-use crate::observing::details::{listed, paragraphs};
-use crate::observing::look::{ago, has_deferred};
+use crate::observing::details::{listed, owner_and_age, paragraphs};
+use crate::observing::look::has_deferred;
 use crate::observing::overview::title;
 use crate::observing::table::rate;
 use crate::report::{Colour, fold, grouped};
@@ -71,13 +71,7 @@ impl DetailPage {
         if !app.is_opened_there() {
             self.folded("ENDED: these are its last figures.", Some(Colour::Bad));
         }
-        let thread = pool.thread.as_ref().map_or("bound to an unknown thread, or to none".into(), |thread| {
-            format!("bound to thread {} (tid {})", thread.name, thread.tid)
-        });
-        let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
-        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
-        let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
-        self.add(format!("pool {} (id {}): {thread}{interface}; made {made} ago{ended}", pool.name, pool.id));
+        self.add(owner_and_age(look, pool).join("; "));
         self.history(&app.history.last(key, self.columns), "buffers out");
         if let Some(row) = app.all().iter().find(|row| row.key == *key) {
             self.places(row, pool);

@@ -89,13 +89,9 @@ impl JsonLines {
     fn head(&self, kind: &str, at: Duration) -> Map<String, Value> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let milliseconds = |time: Duration| Value::from((time.as_secs_f64() * 1e3).round() / 1e3);
-        let head = [
-            ("line", kind.into()),
-            ("command", self.command.into()),
-            ("time", milliseconds(time)),
-            ("at", milliseconds(at)),
-        ];
-        head.map(|(key, value)| (key.to_owned(), value)).into_iter().collect()
+        let head = [("line", kind.into()), ("command", self.command.into())];
+        let times = [("time", milliseconds(time)), ("at", milliseconds(at))];
+        head.into_iter().chain(times).map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
     fn line(

@@ -3,7 +3,7 @@
 use pagepool_watch::commands::LateThread;
 
 use crate::report::grouped;
-use crate::traffic::PortSample;
+use crate::traffic::{PortSample, sum};
 
 /// Where packets are lost, in the last line of a verdict.
 const RING_FULL: &str = "receive ring full";
@@ -22,7 +22,7 @@ pub struct Loss {
 
 impl Loss {
     pub fn count(&self, ports: &[PortSample]) -> u64 {
-        ports.iter().map(self.of).sum()
+        sum(ports, self.of)
     }
 
     /// The reason in words, from the counts since an earlier sample.
@@ -63,7 +63,7 @@ fn refused(before: &[PortSample], now: &[PortSample]) -> u64 {
 }
 
 /// Packets that found the receive ring full.
-fn ring_full(at: &PortSample) -> u64 {
+pub fn ring_full(at: &PortSample) -> u64 {
     at.nic.kernel.map_or(0, |xsk| xsk.rx_ring_full)
 }
 
@@ -111,13 +111,12 @@ pub fn places(ports: &[PortSample]) -> impl Iterator<Item = (&'static str, u64)>
 /// How many lost packets found a queue full: a receive ring, the queue to the thread that they are passed to,
 /// or the queue to a transmit ring.
 pub fn at_full_queues(ports: &[PortSample]) -> [(&'static str, u64); 4] {
-    let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
-    let (ring_full, no_buffer) = (sum(ring_full), sum(|at| at.nic.rx_no_buffer));
+    let (ring_full, no_buffer) = (sum(ports, ring_full), sum(ports, |at| at.nic.rx_no_buffer));
     [
         (RING_FULL, ring_full),
         (NO_BUFFER, no_buffer.saturating_sub(ring_full)),
-        (NOT_FORWARDED, sum(|at| at.port.pass_refused)),
-        (TRANSMIT, sum(|at| at.port.tx_overflow)),
+        (NOT_FORWARDED, sum(ports, |at| at.port.pass_refused)),
+        (TRANSMIT, sum(ports, |at| at.port.tx_overflow)),
     ]
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::report::object;
 use crate::traffic::figures::losses::LOSSES;
 use crate::traffic::figures::{BufferLocations, losses};
-use crate::traffic::{PortSample, figures};
+use crate::traffic::{PortSample, figures, sum};
 
 pub type NamedCounts = Vec<(&'static str, u64)>;
 
@@ -47,10 +47,6 @@ pub fn total_period_rate(before: &NamedCounts, now: &NamedCounts, seconds: f64) 
     }
     let three = [("total", object(now.iter().copied())), ("period", period), ("rate", rate)];
     three.into_iter().map(|(name, counts)| (name.to_owned(), counts.into())).collect()
-}
-
-fn sum(ports: &[PortSample], of: impl Fn(&PortSample) -> u64) -> u64 {
-    ports.iter().map(of).sum()
 }
 
 /// Packets received, sent and lost, by the names of the verdict.

@@ -81,17 +81,13 @@ const COLUMNS: [QueueColumn; 14] = [
     QueueColumn { head: "transmit", width: 8, rank: 8, cell: |row| row.kernel(|of| of.transmit) },
     QueueColumn { head: "completion", width: 10, rank: 9, cell: |row| row.kernel(|of| of.completed) },
     QueueColumn { head: "tx_queue", width: 8, rank: 10, cell: |row| grouped(row.now.waiting) },
-    QueueColumn { head: "ring full/s", width: 11, rank: 11, cell: |row| row.rate(ring_full) },
+    QueueColumn { head: "ring full/s", width: 11, rank: 11, cell: |row| row.rate(losses::ring_full) },
     QueueColumn { head: "fill empty/s", width: 12, rank: 12, cell: |row| row.rate(fill_empty) },
     QueueColumn { head: "slow/s", width: 6, rank: 13, cell: |row| row.rate(|at| at.pool.0.alloc_slow) },
 ];
 
 fn lost(at: &PortSample) -> u64 {
     losses::total(std::slice::from_ref(at))
-}
-
-fn ring_full(at: &PortSample) -> u64 {
-    at.nic.kernel.map_or(0, |kernel| kernel.rx_ring_full)
 }
 
 fn fill_empty(at: &PortSample) -> u64 {

@@ -19,7 +19,7 @@ use pagepool_net::Redirect;
 use serde::Serialize;
 
 use crate::report::{OWN_LINE, Verdict, in_words, output};
-use crate::traffic::{PortSample, RunEnd, SharedState};
+use crate::traffic::{PortSample, RunEnd, SharedState, sum};
 
 /// The time between two looks.
 const EVERY: Duration = Duration::from_millis(200);
@@ -126,7 +126,7 @@ impl<'a> LinkWatch<'a> {
             let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
             // It also counts as detached if its interface was removed after the query above.
             if is_detached && matches!(netlink.link_at(link.opened.index), Ok(Some(_))) {
-                state.set_detached(&link.name);
+                state.set_end(RunEnd::Detached(link.name.clone()));
             }
         }
         self.too_long = too_long(&ports);
@@ -270,6 +270,5 @@ impl fmt::Display for MtuChange {
 
 /// Packets that were too long for an interface or its buffers.
 fn too_long(ports: &[PortSample]) -> u64 {
-    let of = |at: &PortSample| at.nic.rx_too_long + at.nic.rx_too_many_buffers + at.nic.tx_too_long;
-    ports.iter().map(of).sum()
+    sum(ports, |at| at.nic.rx_too_long + at.nic.rx_too_many_buffers + at.nic.tx_too_long)
 }

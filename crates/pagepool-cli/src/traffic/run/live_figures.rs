@@ -12,7 +12,7 @@ use crate::traffic::figures::queue_table::TableRoom;
 use crate::traffic::figures::{BufferLocations, ExtraCounts, JsonLines, QueueName, losses, queue_table};
 use crate::traffic::run::summary::mode;
 use crate::traffic::sockets::OpenedInterface;
-use crate::traffic::{Checked, PortSample, Sample, Trigger, figures};
+use crate::traffic::{Checked, PortSample, Sample, Trigger, figures, sum};
 
 /// The figures shown last, and those at the end of the warm-up.
 pub struct LiveFigures {
@@ -102,11 +102,11 @@ fn numbered(Checked { good, corrupt }: Checked) -> ExtraCounts {
 }
 
 fn received(ports: &[PortSample]) -> (u64, u64) {
-    (ports.iter().map(|at| at.nic.rx_packets).sum(), ports.iter().map(|at| at.nic.rx_bytes).sum())
+    (sum(ports, |at| at.nic.rx_packets), sum(ports, |at| at.nic.rx_bytes))
 }
 
 fn sent(ports: &[PortSample]) -> (u64, u64) {
-    (ports.iter().map(PortSample::sent).sum(), ports.iter().map(PortSample::sent_bytes).sum())
+    (sum(ports, PortSample::sent), sum(ports, PortSample::sent_bytes))
 }
 
 fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
@@ -119,7 +119,7 @@ fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
 
 /// How often per second a driver refused a call to send.
 fn refused(before: &[PortSample], now: &[PortSample], seconds: f64) -> Option<String> {
-    let [old, now] = [before, now].map(|ports| ports.iter().map(|at| at.nic.calls_refused).sum::<u64>());
+    let [old, now] = [before, now].map(|ports| sum(ports, |at| at.nic.calls_refused));
     let rate = (now.saturating_sub(old) as f64 / seconds) as u64;
     (rate > 0).then(|| format!("calls to send refused {}/s by the driver", grouped(rate)))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::report::{ServiceManager, grouped};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures::losses;
-use crate::traffic::{PortSample, Sample, SharedState};
+use crate::traffic::{PortSample, Sample, SharedState, sum};
 
 /// The service manager, and what was reported last.
 pub struct ServiceStatus {
@@ -54,6 +54,5 @@ impl ServiceStatus {
 
 /// Packets received, sent and lost.
 fn moved(ports: &[PortSample]) -> [u64; 3] {
-    let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum();
-    [sum(|at| at.nic.rx_packets), sum(|at| at.nic.tx_completed), losses::total(ports)]
+    [sum(ports, |at| at.nic.rx_packets), sum(ports, |at| at.nic.tx_completed), losses::total(ports)]
 }

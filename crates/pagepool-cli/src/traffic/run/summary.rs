@@ -13,7 +13,7 @@ use crate::traffic::figures::{BufferLocations, QueueName, losses};
 use crate::traffic::run::link_watch::LinkChanges;
 use crate::traffic::run::sent_by_links::SentByLinks;
 use crate::traffic::sockets::OpenedInterface;
-use crate::traffic::{PortSample, RunEnd, Sample, figures, pool_fields};
+use crate::traffic::{PortSample, RunEnd, Sample, figures, pool_fields, sum};
 
 /// If an interface among several loses all of this many packets, that is not by chance.
 const NOT_BY_CHANCE: u64 = 100;
@@ -65,7 +65,7 @@ impl TrafficResult {
     }
 
     fn sum(&self, of: fn(&PortSample) -> u64) -> u64 {
-        self.now.ports.iter().map(of).sum()
+        sum(&self.now.ports, of)
     }
 
     /// A queue, with the last name of its interface.
@@ -216,10 +216,9 @@ impl TrafficResult {
     /// is removed: then the limit applies to the losses before that.
     fn loss(&self, unsent: u64, uncounted: u64) -> LossShare {
         let share = |ports: &[PortSample], unsent, uncounted| {
-            let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
             let packets = match self.command {
-                "gen" => sum(|at| at.port.tx + at.port.redirect_in),
-                _ => sum(|at| at.nic.rx_packets) + losses::unreceived(ports),
+                "gen" => sum(ports, |at| at.port.tx + at.port.redirect_in),
+                _ => sum(ports, |at| at.nic.rx_packets) + losses::unreceived(ports),
             };
             let places = losses::places(ports).chain([("transmit", uncounted), ("not sent", unsent)]);
             LossShare::new(packets, places, self.limit)
