@@ -69,42 +69,55 @@ impl Command for ExportArgs {
 /// try can succeed.
 fn write_repeatedly(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
     let named = shown_path(path);
-    match fs::symlink_metadata(path) {
-        Ok(there) if !there.is_file() => {
-            return Err(format!("{named} is not a regular file: choose another path"));
-        }
-        _ => {}
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(format!("{named} is not a regular file: choose another path"));
     }
-    let (signals, mut failure) = (signals::install()?, None);
-    let (mut has_written, mut due) = (false, Instant::now());
+    let signals = signals::install()?;
+    let interval = Duration::from_secs(every.unwrap_or(0));
+    let mut file = TextFile { path, named: &named, interval, has_written: false, failure: None };
+    let mut due = Instant::now();
     loop {
         if Instant::now() >= due {
-            let every = Duration::from_secs(every.unwrap_or(0));
-            match replace_file(path, &metrics(folder, MetricsFormat::Prometheus)) {
-                Ok(()) => {
-                    failure
-                        .take()
-                        .iter()
-                        .for_each(|_: &String| output::note(format_args!("{named} is written again")));
-                    (has_written, due) = (true, next_due(due, every, Instant::now()));
-                }
-                Err(error) => {
-                    let why = format!("cannot write {named}: {error}");
-                    if every.is_zero() || !(has_written || is_temporary(&error)) {
-                        return Err(why);
-                    }
-                    let pause = every.min(RETRY);
-                    if failure.as_ref() != Some(&why) {
-                        output::warn(format_args!("{why}; the next try is in {} s", pause.as_secs()));
-                    }
-                    (failure, due) = (Some(why), Instant::now() + pause);
-                }
-            }
+            due = file.write(due, &metrics(folder, MetricsFormat::Prometheus))?;
         }
         if every.is_none() || signals.interrupted() {
-            return failure.map_or(Ok(()), Err);
+            return file.failure.map_or(Ok(()), Err);
         }
         std::thread::sleep(NAP);
+    }
+}
+
+/// The file that is written again and again.
+struct TextFile<'a> {
+    path: &'a Path,
+    named: &'a str,
+    interval: Duration,
+    has_written: bool,
+    /// Why it could not be written the last time.
+    failure: Option<String>,
+}
+
+impl TextFile<'_> {
+    /// Returns when the next try is due, or an error if none can succeed.
+    fn write(&mut self, due: Instant, text: &str) -> Result<Instant, String> {
+        let Self { path, named, interval, has_written, failure } = self;
+        let Err(error) = replace_file(path, text) else {
+            if failure.take().is_some() {
+                output::note(format_args!("{named} is written again"));
+            }
+            *has_written = true;
+            return Ok(next_due(due, *interval, Instant::now()));
+        };
+        let why = format!("cannot write {named}: {error}");
+        if interval.is_zero() || !(*has_written || is_temporary(&error)) {
+            return Err(why);
+        }
+        let pause = RETRY.min(*interval);
+        if failure.as_ref() != Some(&why) {
+            output::warn(format_args!("{why}; the next try is in {} s", pause.as_secs()));
+        }
+        *failure = Some(why);
+        Ok(Instant::now() + pause)
     }
 }
 

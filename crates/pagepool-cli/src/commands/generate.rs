@@ -240,7 +240,7 @@ impl Generator {
     /// A chunk with a packet of `len` bytes that are not written yet.
     fn buffer(&self, pool: &Bound, len: usize) -> Option<XdpBuff> {
         if self.sizes.in_frags() {
-            let buffer = pool.alloc_frag(self.sizes.chunk() as usize)?;
+            let buffer = pool.alloc_frag(self.sizes.needs.chunk as usize)?;
             return XdpBuff::new(buffer, HEADROOM, len).ok();
         }
         XdpBuff::received(pool.alloc_page()?, len).ok()

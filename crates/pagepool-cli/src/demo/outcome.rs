@@ -51,9 +51,8 @@ impl DemoResult {
         verdict.field("sent", sent);
         verdict.field("unaccounted", unaccounted);
         verdict.field("corrupt", corrupt);
-        if let Some(gbit_s) = gbit_s {
-            verdict.text_row("Gbit/s", &format!("{gbit_s:.2}"), "TCP, kernel to kernel");
-        }
+        let gbit = gbit_s.map(|gbit_s| format!("{gbit_s:.2}"));
+        gbit.iter().for_each(|gbit| verdict.text_row("Gbit/s", gbit, "TCP, kernel to kernel"));
         verdict.count("packets", *arrived, "packets", self.checked());
         verdict.row("packets/s", pps as u64, &format!("over {seconds:.1} s"));
         verdict.count("lost_total", lost, "lost, a queue was full", self.why_lost(lost));

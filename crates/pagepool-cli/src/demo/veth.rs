@@ -64,7 +64,7 @@ impl VethSetup {
 fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
     let mut cpus: Vec<_> = cpu.into_iter().collect();
     let sizes = sizes.on(memory_node::choose([], &cpus));
-    if let Some(node) = sizes.node().filter(|_| cpus.is_empty()) {
+    if let Some(node) = sizes.needs.node.filter(|_| cpus.is_empty()) {
         cpus = memory_node::cpus_of(node);
     }
     let arena = Arena::new(sizes.arena("demo", 2))?;

@@ -50,18 +50,15 @@ impl Details {
         add(format!("  {owner}"));
         add(format!("    {made}; memory id {}, area {}", pool.mem_id, pool.area_id));
         add(format!("    parameters: {}", listed(&pool.params)));
-        let total = grouped(pool.inflight.total.max(0) as u64);
-        let size = grouped(pool.page_bytes);
+        let (total, size) = (grouped(pool.inflight.total.max(0) as u64), grouped(pool.page_bytes));
         add(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
         if let Some(waiting) = process.waiting_for_packets(pool) {
             add(format!("    of those out, {} wait for packets", grouped(waiting)));
         }
-        match before.and_then(|before| PoolMoved::between(before, look, process, pool)) {
-            Some(moved) => add(rates(&moved)),
-            None => recycled_of(&[pool.stats])
-                .into_iter()
-                .for_each(|of| add(format!("    recycled {} % since it was made", percent(of)))),
-        }
+        let moved = before.and_then(|before| PoolMoved::between(before, look, process, pool));
+        let recycled =
+            || Some(format!("    recycled {} % since it was made", percent(recycled_of(&[pool.stats])?)));
+        moved.as_ref().map(rates).or_else(recycled).into_iter().for_each(&mut add);
         self.counters(lines, pool.stats.fields(), Stats::DOCS);
         lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
         if has_deferred(&pool.deferred) {

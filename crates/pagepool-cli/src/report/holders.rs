@@ -115,27 +115,18 @@ pub fn thread(thread: &Option<ThreadView>) -> Option<Value> {
 
 pub fn json(view: &HoldersView) -> Value {
     let ms = |age: Duration| age.as_millis() as u64;
-    let oldest = view.oldest.iter().map(|holder| {
-        json!({
-            "page": holder.page.0,
-            "age_ms": ms(holder.age),
-            "tag": holder.tag,
-            "thread": thread(&holder.thread),
-            "site": holder.site,
-            "stack": holder.stack,
-        })
-    });
-    let groups = view.groups.iter().map(|group| {
-        json!({
-            "pages": group.pages,
-            "oldest_ms": ms(group.oldest),
-            "tag": group.tag,
-            "thread": thread(&group.thread),
-            "site": group.site,
-        })
-    });
     let below = AGE_EDGES.iter().map(|&edge| Some(ms(edge))).chain([None]);
     let ages = below.zip(view.ages).map(|(below, pages)| json!({ "below_ms": below, "pages": pages }));
+    let oldest = view.oldest.iter().map(|HolderView { page, age, tag, thread: of, site, stack, .. }| {
+        json!({
+            "page": page.0, "age_ms": ms(*age), "tag": tag, "thread": thread(of), "site": site, "stack": stack,
+        })
+    });
+    let groups = view.groups.iter().map(|HolderGroup { pages, oldest, tag, thread: of, site, .. }| {
+        json!({
+            "pages": pages, "oldest_ms": ms(*oldest), "tag": tag, "thread": thread(of), "site": site,
+        })
+    });
     json!({
         "held": view.held,
         "ages": ages.collect::<Vec<_>>(),

@@ -169,44 +169,60 @@ struct Polling<'a, H: PacketHandler, S: Stack, F> {
     state: &'a SharedState,
 }
 
+/// What a thread has reported.
+struct Progress {
+    /// It has sent everything.
+    finished: bool,
+    /// When it last published, and whether nothing has moved since.
+    published: Instant,
+    is_published: bool,
+}
+
 impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
     fn poll_until_draining(&mut self, spin: bool) {
-        let (mut idleness, mut round, mut finished) = (Idleness::new(self.rx_nap), 0u32, false);
-        let (mut published, mut is_published) = (Instant::now(), true);
+        let (mut idleness, mut round) = (Idleness::new(self.rx_nap), 0u32);
+        let mut progress = Progress { finished: false, published: Instant::now(), is_published: true };
         while !self.state.reached(Phase::Draining) {
-            let source = match finished {
+            let source = match progress.finished {
                 true => SourceState::Finished,
                 false => self.source.send_due(&mut self.forwarder),
             };
             let moved = self.forwarder.poll();
-            is_published &= moved == 0;
+            progress.is_published &= moved == 0;
             let is_idle = moved == 0 && source != SourceState::Active;
             let rest = self.rest(&mut idleness, is_idle, spin);
             match rest {
                 IdleAction::Poll if is_idle => (0..PAUSES).for_each(|_| spin_loop()),
                 IdleAction::Poll => {}
                 IdleAction::Nap(nap) => std::thread::sleep(source.due().min(nap)),
-                IdleAction::Sleep => {
-                    // Publish the latest counts before a long sleep, for observers.
-                    let nap = if is_published { self.nap } else { self.nap.min(PUBLISH_EVERY) };
-                    if self.forwarder.wait(source.due().min(nap)) == Wake::Gone {
-                        return self.look_for_gone_devices(); // nothing is left to poll
-                    }
+                IdleAction::Sleep if self.sleep(source, progress.is_published) == Wake::Gone => {
+                    return self.look_for_gone_devices(); // nothing is left to poll
                 }
+                IdleAction::Sleep => {}
             }
             round = round.wrapping_add(1);
-            if rest == IdleAction::Poll && !round.is_multiple_of(ROUNDS) {
-                continue; // reading the clock costs as much as a packet
+            if rest != IdleAction::Poll || round.is_multiple_of(ROUNDS) {
+                self.report(source, &mut progress); // reading the clock costs as much as a packet
             }
-            if source == SourceState::Finished && !finished && self.is_dry() {
-                finished = true;
-                self.state.set_finished();
-            }
-            if published.elapsed() >= PUBLISH_EVERY {
-                (published, is_published) = (Instant::now(), true);
-                self.look_for_gone_devices();
-                self.publish();
-            }
+        }
+    }
+
+    /// Sleeps until a packet comes or a frame is due. Wakes early to publish the latest counts, for observers.
+    fn sleep(&mut self, source: SourceState, is_published: bool) -> Wake {
+        let nap = if is_published { self.nap } else { self.nap.min(PUBLISH_EVERY) };
+        self.forwarder.wait(source.due().min(nap))
+    }
+
+    /// Reports that all is sent, and publishes, if it is time.
+    fn report(&mut self, source: SourceState, progress: &mut Progress) {
+        if source == SourceState::Finished && !progress.finished && self.is_dry() {
+            progress.finished = true;
+            self.state.set_finished();
+        }
+        if progress.published.elapsed() >= PUBLISH_EVERY {
+            (progress.published, progress.is_published) = (Instant::now(), true);
+            self.look_for_gone_devices();
+            self.publish();
         }
     }
 

@@ -47,22 +47,20 @@ impl Watch<'_> {
                 show(at, Trigger::Request);
             }
             look(at);
-            if self.signals.interrupted() {
-                return RunEnd::Interrupted;
-            }
-            if output::failed() {
-                return RunEnd::Output;
-            }
-            if self.limit.is_some_and(|limit| at >= limit) {
-                return RunEnd::Time;
-            }
-            if is_over() {
-                return RunEnd::Sent;
-            }
-            if let Some(end) = state.end() {
+            let sent = || is_over().then_some(RunEnd::Sent);
+            if let Some(end) = self.end(at).or_else(sent).or_else(|| state.end()) {
                 return end;
             }
             std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What ends the run apart from its threads.
+    fn end(&self, at: Duration) -> Option<RunEnd> {
+        match (self.signals.interrupted(), output::failed()) {
+            (true, _) => Some(RunEnd::Interrupted),
+            (_, true) => Some(RunEnd::Output),
+            _ => self.limit.is_some_and(|limit| at >= limit).then_some(RunEnd::Time),
         }
     }
 }

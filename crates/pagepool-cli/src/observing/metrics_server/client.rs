@@ -82,14 +82,7 @@ impl MetricsClient {
                     let text = answer(head, !has_ended && head.len() < MOST_BYTES);
                     text.map(|text| ClientStep::Answer(text, 0))
                 }
-                ClientStep::Answer(text, sent) => {
-                    *sent += not_zero(self.stream.write(&text[*sent..])?)?;
-                    let is_sent = *sent == text.len();
-                    if is_sent {
-                        self.stream.shutdown(Shutdown::Write)?;
-                    }
-                    is_sent.then_some(ClientStep::End(MOST_BEHIND))
-                }
+                ClientStep::Answer(text, sent) => send_more(&mut self.stream, text, sent)?,
                 ClientStep::End(left) => match self.stream.read(&mut [0; 16 << 10])? {
                     read if read == 0 || read > *left => return Ok(false),
                     read => {
@@ -106,6 +99,19 @@ impl MetricsClient {
     }
 }
 
+/// Sends more of an answer. Returns the next step once all of it is sent.
+fn send_more(to: &mut TcpStream, text: &[u8], sent: &mut usize) -> io::Result<Option<ClientStep>> {
+    match to.write(&text[*sent..])? {
+        0 => return Err(ErrorKind::WriteZero.into()),
+        written => *sent += written,
+    }
+    if *sent < text.len() {
+        return Ok(None);
+    }
+    to.shutdown(Shutdown::Write)?;
+    Ok(Some(ClientStep::End(MOST_BEHIND)))
+}
+
 /// Reads more of the head of a request, up to its limit. Returns the number of bytes.
 fn read_more(from: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
     let mut part = [0; MOST_BYTES];
@@ -113,10 +119,6 @@ fn read_more(from: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
     let at = head.len();
     head.extend_from_slice(&part[at..at + read]);
     Ok(read)
-}
-
-fn not_zero(written: usize) -> io::Result<usize> {
-    if written == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(written) }
 }
 
 #[cfg(test)]

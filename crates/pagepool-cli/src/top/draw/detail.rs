@@ -17,7 +17,7 @@ use crate::top::app::{OpenedPool, TopApp};
 use crate::top::columns::{age, cut};
 use crate::top::history::{PastLook, sparkline};
 use crate::top::row_key::RowKey;
-use crate::top::rows::{PLACES, TopRow};
+use crate::top::rows::{PLACES, PagePlace, TopRow};
 
 /// From this width on, meanings stand beside counters.
 const WIDE: usize = 110;
@@ -146,7 +146,7 @@ impl DetailPage {
         let (pages, size) = (grouped(row.pages), grouped(pool.page_bytes));
         self.heading(format!("Where its {pages} pages of {size} bytes are ({})", bytes(row.bytes)));
         let total: u64 = row.places.iter().fold(0, |sum, &pages| sum.saturating_add(pages));
-        for ((_, letter, name, about), pages) in PLACES.iter().zip(row.places) {
+        for (PagePlace { letter, name, about, .. }, pages) in PLACES.iter().zip(row.places) {
             let percent = if total == 0 { 0.0 } else { pages as f64 * 100.0 / total as f64 };
             let text = format!("{letter} {name:<9}{:>11} {percent:>5.1} %  ", grouped(pages));
             let room = self.columns.saturating_sub(text.chars().count());

@@ -124,9 +124,9 @@ fn pages(rows: &[&TopRow], columns: usize, theme: TopTheme) -> Line<'static> {
 /// The letters of the bar, with the pages of each place.
 fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     let places = PLACES.iter().zip(sums(rows)).filter(|(_, pages)| *pages > 0);
-    let spans = places.flat_map(|((place, letter, name, _), pages)| {
-        let letter = Span::styled(letter.to_string(), theme.place(*place));
-        [letter, Span::raw(format!(" {name} {}   ", grouped(pages)))]
+    let spans = places.flat_map(|(place, pages)| {
+        let letter = Span::styled(place.letter.to_string(), theme.colour(place.colour));
+        [letter, Span::raw(format!(" {} {}   ", place.name, grouped(pages)))]
     });
     Line::from(spans.collect::<Vec<_>>())
 }

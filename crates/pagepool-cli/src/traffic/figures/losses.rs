@@ -120,6 +120,11 @@ pub fn at_full_queues(ports: &[PortSample]) -> [(&'static str, u64); 4] {
     ]
 }
 
+/// How many packets were lost, by the keys of the reasons.
+pub fn counts(ports: &[PortSample]) -> impl Iterator<Item = (&'static str, u64)> {
+    LOSSES.iter().map(|loss| (loss.key, loss.count(ports)))
+}
+
 pub fn total(ports: &[PortSample]) -> u64 {
     LOSSES.iter().map(|loss| loss.count(ports)).sum()
 }

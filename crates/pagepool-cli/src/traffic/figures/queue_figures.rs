@@ -3,7 +3,6 @@
 use serde_json::{Map, Value};
 
 use crate::report::object;
-use crate::traffic::figures::losses::LOSSES;
 use crate::traffic::figures::{BufferLocations, losses};
 use crate::traffic::{PortSample, figures, sum};
 
@@ -24,7 +23,8 @@ impl QueueFigures<'_> {
     pub fn fields(&self) -> Map<String, Value> {
         let Self { warm, before, now, seconds } = *self;
         let mut fields = total_period_rate(&packets(before), &packets(now), seconds);
-        let mut by_reason = total_period_rate(&lost(before), &lost(now), seconds);
+        let mut by_reason =
+            total_period_rate(&losses::counts(before).collect(), &losses::counts(now).collect(), seconds);
         for since in ["total", "period"] {
             fields[since]["lost"] = by_reason[since].take();
         }
@@ -59,10 +59,6 @@ fn packets(ports: &[PortSample]) -> NamedCounts {
         ("sent_bytes", sum(ports, PortSample::sent_bytes)),
         ("lost_total", losses::total(ports)),
     ]
-}
-
-fn lost(ports: &[PortSample]) -> NamedCounts {
-    LOSSES.iter().map(|loss| (loss.key, loss.count(ports))).collect()
 }
 
 /// Where the pages of the pools are, and how many pages of any pool the NICs have.

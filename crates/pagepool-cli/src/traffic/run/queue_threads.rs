@@ -56,7 +56,7 @@ impl<H: PortHandler> QueueThreads<H> {
     ) -> Result<Self, String> {
         let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
         let (plan, count) = (command.plan(), threads.len());
-        let node = sizes.node().filter(|_| plan.options.cpus != Some(Cpus::Any));
+        let node = sizes.needs.node.filter(|_| plan.options.cpus != Some(Cpus::Any));
         let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
         let crew = ThreadSetup { plan: &plan, environment, sizes: &sizes, of_node, kept };
         let closing =

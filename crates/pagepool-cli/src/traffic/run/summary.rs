@@ -82,12 +82,12 @@ impl TrafficResult {
         verdict.field("warnings", self.warned.iter().map(|text| in_line(text)).collect::<Vec<_>>());
         verdict.field("seconds", self.seconds);
         let (ended_by, gone) = match &self.end {
+            RunEnd::Gone(queue) => ("gone", Some(queue)),
             RunEnd::Interrupted => ("interrupted", None),
             RunEnd::Time => ("time", None),
             RunEnd::Sent => ("sent", None),
             RunEnd::Output => ("output", None),
             RunEnd::Broken => ("broken", None),
-            RunEnd::Gone(queue) => ("gone", Some(queue)),
             RunEnd::Detached(_) => ("detached", None),
         };
         verdict.field("ended_by", ended_by);
@@ -96,24 +96,32 @@ impl TrafficResult {
 
     fn packets(&self, verdict: &mut Verdict) {
         let (received, sent) = (self.sum(|at| at.nic.rx_packets), self.sum(PortSample::sent));
-        let received_bytes = self.sum(|at| at.nic.rx_bytes);
-        let sent_bytes = self.sum(PortSample::sent_bytes);
+        let [in_bytes, out_bytes] = [self.sum(|at| at.nic.rx_bytes), self.sum(PortSample::sent_bytes)];
         let dropped = self.sum(|at| at.port.drop);
         let a_second = |count: u64| count as f64 / self.seconds;
-        let mbit_s = |bytes: u64| a_second(bytes) * 8e-6;
-        verdict.field("received", received);
-        verdict.field("sent", sent);
-        verdict.field("dropped", dropped);
-        verdict.field("received_bytes", received_bytes);
-        verdict.field("sent_bytes", sent_bytes);
-        verdict.field("pps_in", a_second(received));
-        verdict.field("pps_out", a_second(sent));
-        verdict.field("mbit_s_in", mbit_s(received_bytes));
-        verdict.field("mbit_s_out", mbit_s(sent_bytes));
+        let counts = [("received", received), ("sent", sent), ("dropped", dropped)];
+        let bytes = [("received_bytes", in_bytes), ("sent_bytes", out_bytes)];
+        counts.into_iter().chain(bytes).for_each(|(key, count)| verdict.field(key, count));
+        let rates = [("pps_in", a_second(received)), ("pps_out", a_second(sent))];
+        let bits = [("mbit_s_in", a_second(in_bytes) * 8e-6), ("mbit_s_out", a_second(out_bytes) * 8e-6)];
+        rates.into_iter().chain(bits).for_each(|(key, rate)| verdict.field(key, rate));
+        self.judge_packets(verdict, received, sent);
         let rate = |packets: u64, bytes: u64| {
-            let (pps, mbit_s) = (grouped(a_second(packets) as u64), mbit_s(bytes));
+            let (pps, mbit_s) = (grouped(a_second(packets) as u64), a_second(bytes) * 8e-6);
             format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
         };
+        if self.command != "gen" {
+            verdict.row("packets received", received, &rate(received, in_bytes));
+        }
+        let note = if received == 0 { "(none received)" } else { "as requested" };
+        match self.command {
+            "drop" => verdict.row("packets dropped", dropped, note),
+            _ => verdict.row("packets sent", sent, &rate(sent, out_bytes)),
+        }
+        self.cycles(verdict);
+    }
+
+    fn judge_packets(&self, verdict: &mut Verdict, received: u64, sent: u64) {
         match (received + sent, losses::total(&self.now.ports)) {
             _ if matches!(self.end, RunEnd::Gone(_)) => {} // the interface is gone, which is reported
             (0, 0) => verdict.nothing_moved(),
@@ -121,17 +129,6 @@ impl TrafficResult {
             // It was to send everything that it received.
             _ => verdict.fail_if(self.command != "drop" && sent == 0, || "no packet was sent".into()),
         }
-        if self.command != "gen" {
-            verdict.row("packets received", received, &rate(received, received_bytes));
-        }
-        match self.command {
-            "drop" => {
-                let note = if received == 0 { "(none received)" } else { "as requested" };
-                verdict.row("packets dropped", dropped, note);
-            }
-            _ => verdict.row("packets sent", sent, &rate(sent, sent_bytes)),
-        }
-        self.cycles(verdict);
     }
 
     /// Ticks of the time-stamp counter per packet, by part and in total.
@@ -231,44 +228,42 @@ impl TrafficResult {
     }
 
     fn lost(&self, verdict: &mut Verdict) {
-        let ports = &self.now.ports;
-        let lost = LOSSES.iter().map(|loss| (loss.key.to_owned(), loss.count(ports).into()));
-        let unsent = self.sum(unsent_of);
-        verdict.field("lost", lost.collect::<Map<String, Value>>());
+        let (ports, unsent) = (&self.now.ports, self.sum(unsent_of));
+        verdict.field("lost", object(losses::counts(ports)));
         verdict.field("lost_total", losses::total(ports));
         verdict.field("unsent", unsent);
         let uncounted = self.uncounted(verdict);
         verdict.field("uncounted", uncounted);
         verdict.loss(&self.loss(unsent, uncounted));
-        let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss)).filter(|(count, _)| *count > 0);
         let (driver, queues) = self.device();
         let late = LateThread { in_kernel: self.in_kernel(), driver: driver.as_deref(), queues };
+        let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss)).filter(|(count, _)| *count > 0);
         lost.for_each(|(count, loss)| {
             verdict.row("lost", count, &loss.reason_and_remedy(&self.warm.ports, ports, &late));
         });
-        let refused = self.sum(|at| at.nic.calls_refused);
+        let refused = self.sum(calls_refused);
         verdict.field("calls_refused", refused);
         if refused > 0 {
-            let down = counts_only_where(
-                &self.names,
-                ports,
-                |at| at.nic.calls_refused,
-                |of| self.links.was_down(of),
-            );
-            let why = match down {
-                true => "by the driver (interface down)",
-                false => "by the driver: the interface was down, or its XDP program was detached",
-            };
-            verdict.row("calls to send refused", refused, why);
+            verdict.row("calls to send refused", refused, self.why_refused());
         }
         if unsent > 0 {
-            let down = counts_only_where(&self.names, ports, unsent_of, |of| self.links.is_down(of));
-            let why = match (down, refused) {
-                (true, _) => "(interface down)",
-                (false, 0) => "the interface was too slow, or was removed",
-                (false, _) => "the driver refused to send, the interface was too slow, or was removed",
-            };
-            verdict.row("not sent", unsent, why);
+            verdict.row("not sent", unsent, self.why_unsent(refused));
+        }
+    }
+
+    fn why_refused(&self) -> &'static str {
+        match counts_only_where(&self.names, &self.now.ports, calls_refused, |of| self.links.was_down(of)) {
+            true => "by the driver (interface down)",
+            false => "by the driver: the interface was down, or its XDP program was detached",
+        }
+    }
+
+    fn why_unsent(&self, refused: u64) -> &'static str {
+        let is_down = |of: &str| self.links.is_down(of);
+        match (counts_only_where(&self.names, &self.now.ports, unsent_of, is_down), refused) {
+            (true, _) => "(interface down)",
+            (false, 0) => "the interface was too slow, or was removed",
+            (false, _) => "the driver refused to send, the interface was too slow, or was removed",
         }
     }
 
@@ -334,6 +329,10 @@ fn counts_only_where(
 ) -> bool {
     let mut counting = names.iter().zip(ports).filter(|(_, at)| count(at) > 0);
     counting.all(|(name, _)| is_so(&name.interface))
+}
+
+fn calls_refused(at: &PortSample) -> u64 {
+    at.nic.calls_refused
 }
 
 /// Frames that a port had not sent at the end.

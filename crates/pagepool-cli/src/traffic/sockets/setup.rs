@@ -231,7 +231,7 @@ fn open_pairs(
         shown.begin_one();
         let name = format!("{name}{pair}");
         let arena = Arena::new(sizes.arena(&name, count(queues)));
-        let arena = arena.map_err(|error| no_memory(&error, huge, sizes.node()))?;
+        let arena = arena.map_err(|error| no_memory(&error, huge, sizes.needs.node))?;
         let names = interfaces.iter().map(|interface| &*interface.device);
         let devices: Vec<_> = names.zip(queues.iter().map(Vec::as_slice)).collect();
         let mut opening = params.open_params(&name);
@@ -274,19 +274,15 @@ fn no_memory(error: &Error, huge: Option<u64>, node: Option<NodeId>) -> String {
 }
 
 impl OpenedInterface {
-    fn new(
-        interface: &Interface,
-        sockets: &[SocketInfo],
-        params: SetupParams<'_>,
-        map: Option<&PathBuf>,
-    ) -> Self {
+    fn new(of: &Interface, sockets: &[SocketInfo], params: SetupParams<'_>, map: Option<&PathBuf>) -> Self {
         let first = sockets.first();
-        let theirs = map.and_then(|_| interface.link.xdp.first());
+        let theirs = map.and_then(|_| of.link.xdp.first());
         let ours = first.and_then(|socket| socket.attach);
         let attach = theirs.map_or(ours, |there| Some(attached(there.mode)));
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
+        let polled = || sockets.iter().filter(|socket| socket.napi_id.is_some()).count();
         Self {
-            name: interface.link.name.clone(),
+            name: of.link.name.clone(),
             mode: first.map(|socket| Attach::mode_name(attach, socket.zero_copy)).unwrap_or_default(),
             attach: attach.map(Attach::name),
             map: map.map(|path| path.display().to_string()),
@@ -296,18 +292,34 @@ impl OpenedInterface {
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
             tx_mode: params.sockets.tx_mode.map(|_| tx_mode(sockets)),
             tx_mode_reason: params.sockets.tx_mode.and_then(|_| tx_mode_reason()),
-            mtu: interface.link.mtu,
-            queues: interface.queues.clone(),
-            queues_of: interface.queues_of,
-            chunk: params.sizes.chunk(),
+            mtu: of.link.mtu,
+            queues: of.queues.clone(),
+            queues_of: of.queues_of,
+            chunk: params.sizes.needs.chunk,
             ring: params.sizes.ring,
             pages: params.sizes.pages,
-            node: params.sizes.node().map(|node| node.0),
+            node: params.sizes.needs.node.map(|node| node.0),
             multi_buffer: params.sizes.multi_buffer(),
-            busy_polled: params
-                .busy_poll
-                .map(|_| sockets.iter().filter(|socket| socket.napi_id.is_some()).count()),
+            busy_polled: params.busy_poll.map(|_| polled()),
         }
+    }
+
+    /// What else users should know.
+    fn details(&self) -> Vec<String> {
+        let Self { map, steer, attach_reason, tx_mode_reason, .. } = self;
+        let unpolled = self.busy_polled.map_or(0, |polled| self.queues.len().saturating_sub(polled));
+        let details = [
+            map.as_ref().map(|map| format!("map {map}, of another XDP program")),
+            steer.as_ref().map(|by| format!("packets that match are taken, the rest goes to the kernel: {by}")),
+            attach_reason.as_ref().map(|why| format!("generic because {why}")),
+            tx_mode_reason.as_ref().map(|why| format!("TX by ring because {why}")),
+            (unpolled > 0).then(|| {
+                format!(
+                    "on {unpolled} of the queues the driver does not support busy polling: interrupts drive them"
+                )
+            }),
+        ];
+        details.into_iter().flatten().collect()
     }
 
     /// Records where its XDP program runs, which is known once it is attached.
@@ -370,26 +382,7 @@ impl fmt::Display for OpenedInterface {
             grouped(pages as u64),
             (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
         )?;
-        if let Some(map) = &self.map {
-            write!(f, "\n  map {map}, of another XDP program")?;
-        }
-        if let Some(by) = &self.steer {
-            write!(f, "\n  packets that match are taken, the rest goes to the kernel: {by}")?;
-        }
-        if let Some(why) = &self.attach_reason {
-            write!(f, "\n  generic because {why}")?;
-        }
-        if let Some(why) = &self.tx_mode_reason {
-            write!(f, "\n  TX by ring because {why}")?;
-        }
-        if let Some(polled) = self.busy_polled.filter(|&polled| polled < self.queues.len()) {
-            let not = self.queues.len() - polled;
-            write!(
-                f,
-                "\n  on {not} of the queues the driver does not support busy polling: interrupts drive them"
-            )?;
-        }
-        Ok(())
+        self.details().iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 

@@ -69,7 +69,7 @@ impl SocketNeeds {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketSizes {
-    needs: SocketNeeds,
+    pub needs: SocketNeeds,
     pub ring: u32,
     /// The most packets taken from a socket at once.
     pub burst: usize,
@@ -157,18 +157,10 @@ impl SocketSizes {
         Self { needs: SocketNeeds { holders, ..self.needs }, ..self }
     }
 
-    pub fn node(&self) -> Option<NodeId> {
-        self.needs.node
-    }
-
     /// How long packets may stay on a receive ring unseen: at 1.6 million packets a second of the MTU's
     /// length, the ring is not full by then.
     pub fn patience(&self) -> Duration {
         self.ring * Duration::from_nanos(600) / Self::buffers(self.needs) as u32
-    }
-
-    pub fn chunk(&self) -> u32 {
-        self.needs.chunk
     }
 
     /// Whether packets may have several buffers: if they do not fit a chunk, or drivers do not take them into

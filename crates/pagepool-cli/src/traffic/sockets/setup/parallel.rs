@@ -28,12 +28,11 @@ pub fn in_parallel<T: Send, R: Send>(
         Ok(())
     };
     thread::scope(|threads| {
-        let others: Vec<_> =
-            (1..workers).filter_map(|_| thread::Builder::new().spawn_scoped(threads, worker).ok()).collect();
+        let spawn = |_| thread::Builder::new().spawn_scoped(threads, worker).ok();
+        let others: Vec<_> = (1..workers).filter_map(spawn).collect();
         let own = worker();
-        let joined =
-            |other: thread::ScopedJoinHandle<'_, _>| other.join().unwrap_or(Err("a thread panicked".into()));
-        others.into_iter().map(joined).fold(own, Result::and)
+        let joined = others.into_iter().map(|other| other.join().unwrap_or(Err("a thread panicked".into())));
+        joined.fold(own, Result::and)
     })?;
     drop(to_do);
     Ok(results.into_iter().flatten().collect())
