@@ -8,7 +8,7 @@ use pagepool_link::TcpTransfer;
 use serde_json::{Map, Value};
 
 use super::outcome::DemoResult;
-use crate::report::{FigureOptions, LiveTable, LossLimit, OutputForm, Verdict, grouped};
+use crate::report::{FigureOptions, LiveTable, LossLimit, OutputForm, Verdict, per_second};
 use crate::signals::Signals;
 use crate::traffic::figures::{ExtraCounts, JsonLines, QueueName, losses};
 use crate::traffic::{PortSample, Sample, SharedState, Trigger, Watch, figures};
@@ -169,7 +169,7 @@ const WITH_TRANSFER: [usize; COLUMNS] = [4, 6, 9, 5, 5, 5, 4, 4, 6, 8, 4, 9];
 
 fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] {
     let took = now.at.saturating_sub(before.at).as_secs_f64().max(1e-3); // two requests at once
-    let rate = |new: u64, old: u64| grouped((new.saturating_sub(old) as f64 / took) as u64);
+    let rate = |new: u64, old: u64| per_second(new.saturating_sub(old), took);
     let ports = &now.sample.ports;
     let pages = figures::page_locations(ports);
     [

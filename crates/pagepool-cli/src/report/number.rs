@@ -5,6 +5,11 @@ use std::str::FromStr;
 
 pub use pagepool_watch::commands::grouped;
 
+/// The rate per second of a count, as a whole number.
+pub fn per_second(count: u64, seconds: f64) -> String {
+    grouped((count as f64 / seconds) as u64)
+}
+
 /// Counts in words; those that are 0 are left out.
 pub fn without_zeros(counts: &[(&str, u64)]) -> String {
     let some = counts.iter().filter(|(_, count)| *count > 0);

@@ -65,10 +65,12 @@ pub struct TopApp {
     pub page: usize,
     /// `None` before a pool was opened, and for a kernel pool.
     pub opened: Option<OpenedPool>,
-    rows: Vec<TopRow>,
+    /// Every row, hidden ones included.
+    pub rows: Vec<TopRow>,
     shows_kernel: bool,
-    selected: Option<RowKey>,
-    at: usize,
+    pub selected: Option<RowKey>,
+    /// The index of the selected row among the shown ones.
+    pub at: usize,
 }
 
 impl TopApp {
@@ -122,20 +124,6 @@ impl TopApp {
             order.then_with(|| name(a).cmp(&name(b))).then_with(|| a.key.cmp(&b.key))
         });
         rows
-    }
-
-    /// Every row, hidden ones included.
-    pub fn all(&self) -> &[TopRow] {
-        &self.rows
-    }
-
-    /// The index of the selected row among the shown ones.
-    pub fn selected_at(&self) -> usize {
-        self.at
-    }
-
-    pub fn selected(&self) -> Option<&RowKey> {
-        self.selected.as_ref()
     }
 
     /// Whether the opened pool still exists.

@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, stdout};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -212,13 +212,9 @@ fn check_output() -> Result<(), String> {
 fn keyboard() -> io::Result<File> {
     let input = io::stdin();
     match input.is_terminal() {
-        true => clone_file(input.as_fd()),
+        true => input.as_fd().try_clone_to_owned().map(File::from),
         false => File::open("/dev/tty"),
     }
-}
-
-fn clone_file(of: BorrowedFd<'_>) -> io::Result<File> {
-    of.try_clone_to_owned().map(File::from)
 }
 
 /// Undoes [`Screen::enter`], once; modes first, because users type when the screen goes. If the terminal

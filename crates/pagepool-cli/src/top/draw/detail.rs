@@ -31,7 +31,7 @@ const MOST_GROUPS: usize = 12;
 /// All lines; the screen shows a part.
 pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>> {
     let mut page = DetailPage { columns, theme, lines: Vec::new() };
-    let Some(key) = app.selected() else { return page.lines };
+    let Some(key) = &app.selected else { return page.lines };
     match (app.sampled.kernel_pool(key), &app.opened) {
         (Some(pool), _) => page.kernel(app, key, pool),
         (None, Some(opened)) => page.pool(app, key, opened),
@@ -73,7 +73,7 @@ impl DetailPage {
         }
         self.add(owner_and_age(look, pool).join("; "));
         self.history(&app.history.last(key, self.columns), "buffers out");
-        if let Some(row) = app.all().iter().find(|row| row.key == *key) {
+        if let Some(row) = app.rows.iter().find(|row| row.key == *key) {
             self.places(row, pool);
         }
         self.holders(pool.holders.as_ref());

@@ -31,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, theme: TopTheme
 
 /// The totals of live processes, as many lines as fit. The kernel has freed the memory of dead ones.
 fn summary(app: &TopApp, area: Rect, theme: TopTheme) -> Vec<Line<'static>> {
-    let all: Vec<_> = app.all().iter().filter(|row| row.pid.is_some() && row.alive).collect();
+    let all: Vec<_> = app.rows.iter().filter(|row| row.pid.is_some() && row.alive).collect();
     let columns = area.width.into();
     let lines =
         [totals(app, columns, theme), rates(&all, theme), pages(&all, columns, theme), legend(&all, theme)];
@@ -56,9 +56,9 @@ fn totals(app: &TopApp, columns: usize, theme: TopTheme) -> Line<'static> {
     if dead > 0 {
         add(format!("{dead} DEAD"), Some(Colour::Bad));
     }
-    let ours = app.all().iter().filter(|row| row.pid.is_some()).count();
+    let ours = app.rows.iter().filter(|row| row.pid.is_some()).count();
     add(counted(ours, "pool", "pools"), None);
-    match app.all().len() - ours {
+    match app.rows.len() - ours {
         0 => {}
         kernel => add(format!("{kernel} of the kernel"), None),
     }
@@ -134,7 +134,7 @@ fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
 /// The head, and as many rows as fit, the selected one among them.
 fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
     app.page = room.saturating_sub(1).max(1);
-    let (visible, selected) = (app.visible(), app.selected_at());
+    let (visible, selected) = (app.visible(), app.at);
     if visible.is_empty() {
         return nothing(app);
     }
@@ -151,7 +151,7 @@ fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<L
         lines.push(if at == selected { line.style(theme.selected()) } else { line });
     }
     app.first = first;
-    if app.filter.is_empty() && app.all().iter().all(|row| row.pid.is_none()) {
+    if app.filter.is_empty() && app.rows.iter().all(|row| row.pid.is_none()) {
         lines.extend([Line::default()].into_iter().chain(nobody(app)));
     }
     lines
@@ -159,7 +159,7 @@ fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<L
 
 fn nothing(app: &TopApp) -> Vec<Line<'static>> {
     let shown_by_k = || Line::raw("K shows the kernel's page pools.");
-    match (app.all().is_empty(), app.filter.is_empty()) {
+    match (app.rows.is_empty(), app.filter.is_empty()) {
         (true, _) => nobody(app),
         (false, true) => nobody(app).into_iter().chain([shown_by_k()]).collect(),
         (false, false) => vec![Line::raw(format!("No pool is called {}; Esc shows all.", app.filter))],

@@ -1,6 +1,6 @@
 //! A table of figures while a command runs: a row for each queue that moved something.
 
-use crate::report::{LiveLine, Terminal, fold, grouped, ranges};
+use crate::report::{LiveLine, Terminal, fold, grouped, per_second, ranges};
 use crate::traffic::PortSample;
 use crate::traffic::figures::{QueueName, losses};
 use pagepool_net::KernelStats;
@@ -100,7 +100,7 @@ impl QueueRow<'_> {
     }
 
     fn rate(&self, of: fn(&PortSample) -> u64) -> String {
-        grouped((self.since(of) as f64 / self.seconds) as u64)
+        per_second(self.since(of), self.seconds)
     }
 
     fn mbit_s(&self, of: fn(&PortSample) -> u64) -> String {
@@ -192,7 +192,7 @@ fn rest(rows: &[QueueRow<'_>], seconds: f64) -> Option<String> {
     let moved: u64 = rows.iter().map(QueueRow::moved).sum();
     (!rows.is_empty()).then(|| match moved {
         0 => format!("nothing moved: {}", which.join("; ")),
-        _ => format!("{}/s together: {}", grouped((moved as f64 / seconds) as u64), which.join("; ")),
+        _ => format!("{}/s together: {}", per_second(moved, seconds), which.join("; ")),
     })
 }
 

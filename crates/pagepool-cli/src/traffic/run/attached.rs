@@ -39,6 +39,7 @@ pub struct Changes {
     pub offloads: OffloadsOff,
 }
 
+#[derive(Default)]
 pub struct Record {
     pub interfaces: Vec<OpenedInterface>,
     /// The names of the ports, in the order of their samples.
@@ -46,6 +47,8 @@ pub struct Record {
     pub pools: Vec<PoolRef>,
     /// What the interfaces had counted before the run.
     pub counts: SentByLinks,
+    /// Other processes see the pools until the verdict is printed.
+    #[expect(dead_code, reason = "held")]
     pub published: Option<Publication>,
 }
 

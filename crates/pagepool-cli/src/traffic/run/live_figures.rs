@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::report::{FigureOptions, LiveLine, OutputForm, Terminal, Verdict, grouped};
+use crate::report::{FigureOptions, LiveLine, OutputForm, Terminal, Verdict, grouped, per_second};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures::losses::LOSSES;
 use crate::traffic::figures::queue_table::TableRoom;
 use crate::traffic::figures::{BufferLocations, ExtraCounts, JsonLines, QueueName, losses, queue_table};
-use crate::traffic::run::summary::mode;
-use crate::traffic::sockets::OpenedInterface;
+use crate::traffic::sockets::{OpenedInterface, common_mode};
 use crate::traffic::{Checked, PortSample, Sample, Trigger, figures, sum};
 
 /// The figures shown last, and those at the end of the warm-up.
@@ -37,7 +36,7 @@ impl LiveFigures {
         interfaces.iter().for_each(|interface| options.print(interface));
         let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
             let opened = serde_json::to_value(interfaces).unwrap_or(Value::Null);
-            let what = [("mode", mode(interfaces).into()), ("opened", opened)];
+            let what = [("mode", common_mode(interfaces).into()), ("opened", opened)];
             let what = what.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
             JsonLines::begin(plan.name, names.clone(), &warm.ports, what)
         });
@@ -71,12 +70,13 @@ impl LiveFigures {
         let ports = &now.ports;
         let rate = |of: fn(&[PortSample]) -> (u64, u64)| {
             let ((packets, bytes), (old, old_bytes)) = (of(ports), of(&self.before.ports));
-            let packets = packets.saturating_sub(old) as f64 / seconds;
             let mbit_s = bytes.saturating_sub(old_bytes) as f64 * 8e-6 / seconds;
-            format!("{:>11}/s {mbit_s:>8.1} Mbit/s", grouped(packets as u64))
+            format!("{:>11}/s {mbit_s:>8.1} Mbit/s", per_second(packets.saturating_sub(old), seconds))
         };
+        let received = rate(|ports| (sum(ports, |at| at.nic.rx_packets), sum(ports, |at| at.nic.rx_bytes)));
+        let sent = rate(|ports| (sum(ports, PortSample::sent), sum(ports, PortSample::sent_bytes)));
         let mut lines = vec![
-            format!("{:>4}s  in {}   out {}", at.as_secs(), rate(received), rate(sent)),
+            format!("{:>4}s  in {received}   out {sent}", at.as_secs()),
             pool_line(ports, &self.warm.ports),
             BufferLocations::of_ports(ports).to_string(),
         ];
@@ -101,14 +101,6 @@ fn numbered(Checked { good, corrupt }: Checked) -> ExtraCounts {
     ExtraCounts { name: "numbered", counts: vec![("good", good), ("corrupt", corrupt)], now: Map::new() }
 }
 
-fn received(ports: &[PortSample]) -> (u64, u64) {
-    (sum(ports, |at| at.nic.rx_packets), sum(ports, |at| at.nic.rx_bytes))
-}
-
-fn sent(ports: &[PortSample]) -> (u64, u64) {
-    (sum(ports, PortSample::sent), sum(ports, PortSample::sent_bytes))
-}
-
 fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
     let pages = figures::page_locations(ports);
     let recycled = figures::recycled_percent(warm, ports);
@@ -128,5 +120,5 @@ fn refused(before: &[PortSample], now: &[PortSample], seconds: f64) -> Option<St
 fn loss_lines(before: &[PortSample], now: &[PortSample], seconds: f64) -> Vec<String> {
     let new = |loss: &losses::Loss| loss.count(now).saturating_sub(loss.count(before));
     let lost = LOSSES.iter().map(|loss| (new(loss), loss.reason(before, now))).filter(|(new, _)| *new > 0);
-    lost.map(|(new, why)| format!("lost {}/s: {why}", grouped((new as f64 / seconds) as u64))).collect()
+    lost.map(|(new, why)| format!("lost {}/s: {why}", per_second(new, seconds))).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pagepool_link::{HeldOffloads, LinkError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
 
-use crate::report::{OWN_LINE, error_chain, output};
+use crate::report::{OWN_LINE, error_chain, in_words, output};
 use crate::traffic::sockets::{Interface, Kernel, OpenedInterface};
 
 /// The time between two looks whether an interface has another name.
@@ -35,11 +35,11 @@ impl OffloadsOff {
     /// With `fix`, turns off now what can be turned off before anything is opened, because a card may
     /// restart.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
-        let sources = interfaces.iter().map(|interface| kernel.offload_sources(interface)).collect();
+        let sources = interfaces.iter().map(|of| OffloadSources::of(&mut kernel.netlink, &of.link)).collect();
         let (held, warned, looked) = (Vec::new(), Vec::new(), Duration::ZERO);
         let mut this = Self { fix, sources, held, looked, warned };
         for at in 0..if fix { interfaces.len() } else { 0 } {
-            for fault in kernel.offload_faults(&mut this.sources[at], XdpMode::Native)? {
+            for fault in faults(kernel, &mut this.sources[at], XdpMode::Native)? {
                 this.hold(&fault)?;
             }
         }
@@ -50,7 +50,7 @@ impl OffloadsOff {
     pub fn warn(&mut self, kernel: &mut Kernel, opened: &[OpenedInterface]) -> Result<(), String> {
         for (mut sources, opened) in std::mem::take(&mut self.sources).into_iter().zip(opened) {
             let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
-            for fault in kernel.offload_faults(&mut sources, mode)? {
+            for fault in faults(kernel, &mut sources, mode)? {
                 match (self.fix, self.fix && self.hold(&fault)?) {
                     (_, true) => still_on(&fault).iter().for_each(|fault| self.warn_of(fault)),
                     _ => self.warn_of(&fault),
@@ -90,7 +90,7 @@ impl OffloadsOff {
     /// The warnings for the verdict, with the current names of interfaces.
     pub fn warned(&mut self, kernel: &mut Kernel) -> Vec<String> {
         let text = |warned| match warned {
-            Warned::Here(fault) => text(&kernel.named_now(*fault)),
+            Warned::Here(fault) => text(&fault.named_now(&mut kernel.netlink)),
             Warned::Elsewhere(text) => text,
         };
         std::mem::take(&mut self.warned).into_iter().map(text).collect()
@@ -116,9 +116,18 @@ impl OffloadsOff {
     }
 }
 
+/// The offloads that change what arrives, for a program in this mode.
+fn faults(kernel: &mut Kernel, of: &mut OffloadSources, mode: XdpMode) -> Result<Vec<OffloadFault>, String> {
+    of.faults(&mut kernel.netlink, &kernel.ethtool, mode).map_err(in_words)
+}
+
 /// What is wrong, and the command against it.
 fn text(fault: &OffloadFault) -> String {
-    let command = fault.command().map(|command| format!(". {}:{OWN_LINE}{command}", fault.instruction()));
+    with_command(fault, fault.instruction())
+}
+
+fn with_command(fault: &OffloadFault, instruction: &str) -> String {
+    let command = fault.command().map(|command| format!(". {instruction}:{OWN_LINE}{command}"));
     fault.description() + &command.unwrap_or_default()
 }
 
@@ -126,18 +135,13 @@ fn text(fault: &OffloadFault) -> String {
 fn warning(fix: bool, fault: &OffloadFault) -> String {
     let is_here = is_here(&fault.owner);
     let head = match (fix, is_here, fault.owner.hidden()) {
-        (false, ..) => "",
+        (false, true, _) => return with_command(fault, "Use --fix-offloads, or run"),
+        (false, false, _) => "",
         (true, _, Some(_)) => "--fix-offloads changes nothing in namespaces that it cannot see: ",
         (true, false, None) => "--fix-offloads changes nothing in other network namespaces: ",
         (true, true, None) => "--fix-offloads cannot help here: ",
     };
-    let mut text = format!("{head}{}", fault.description());
-    if let Some(command) = fault.command() {
-        let or = if fix || !is_here { "" } else { "Use --fix-offloads, or run" };
-        let instruction = if or.is_empty() { fault.instruction() } else { or };
-        text += &format!(". {instruction}:{OWN_LINE}{command}");
-    }
-    text
+    head.to_owned() + &text(fault)
 }
 
 /// Whether the owner is an interface of this network namespace: only then its offloads can be turned off.
@@ -147,15 +151,13 @@ fn is_here(owner: &OffloadOwner) -> bool {
 
 impl Drop for OffloadsOff {
     fn drop(&mut self) {
-        self.held.drain(..).for_each(|(held, _)| restore(held));
-    }
-}
-
-fn restore(mut held: HeldOffloads) {
-    let undo = held.undo();
-    if let Err(error) = held.restore() {
-        let why = error_chain(&error);
-        output::warn(format_args!("cannot turn the offloads on again: {why}; run{OWN_LINE}{undo}"));
+        for (mut held, _) in self.held.drain(..) {
+            let undo = held.undo();
+            if let Err(error) = held.restore() {
+                let why = error_chain(&error);
+                output::warn(format_args!("cannot turn the offloads on again: {why}; run{OWN_LINE}{undo}"));
+            }
+        }
     }
 }
 

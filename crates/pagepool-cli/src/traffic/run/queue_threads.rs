@@ -25,12 +25,12 @@ const NAP: Duration = Duration::from_secs(1);
 
 /// The polling threads. Dropping it stops them, as the end of a run does.
 pub struct QueueThreads<H: PortHandler> {
-    state: Arc<SharedState>,
+    pub state: Arc<SharedState>,
     /// Each thread, with the number of its queues or pairs of queues.
     threads: Vec<(usize, JoinHandle<Tapped<H>>)>,
     closing: QueueProgress,
     /// What redirects packets to the threads.
-    redirects: Vec<Arc<Redirect>>,
+    pub redirects: Vec<Arc<Redirect>>,
     /// XDP programs that stay attached until all threads have ended: detaching one resets other queues, too.
     #[expect(dead_code, reason = "held")]
     attached: Vec<Arc<Redirect>>,
@@ -76,18 +76,6 @@ impl<H: PortHandler> QueueThreads<H> {
         drop(warm);
         wait_for_warm_up(&warmed, count)?;
         Ok(this)
-    }
-
-    pub fn state(&self) -> &SharedState {
-        &self.state
-    }
-
-    pub fn redirects(&self) -> &[Arc<Redirect>] {
-        &self.redirects
-    }
-
-    pub fn sample(&self) -> Sample {
-        self.state.sample()
     }
 
     /// Attaches XDP programs that pass all packets. A driver may refuse one. Records in the interfaces how

@@ -29,7 +29,7 @@ pub struct Watched {
 impl<'a, C: TrafficCommand> Running<'a, C> {
     /// Redirects the packets of all interfaces at once.
     pub fn start(attached: Attached<'a, C>) -> Result<Self, String> {
-        let (warm, start) = (attached.threads.sample(), Instant::now());
+        let (warm, start) = (attached.threads.state.sample(), Instant::now());
         attached.threads.redirect()?;
         Ok(Self { attached, warm, start })
     }
@@ -45,16 +45,16 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
             every: options.figures.every(STATS_EVERY),
             signals: &environment.signals,
         };
-        let show = |at, trigger| figures.show(trigger, at, threads.sample());
+        let show = |at, trigger| figures.show(trigger, at, threads.state.sample());
         let mut links =
-            LinkWatch::new(environment.links(), threads.redirects(), plan.sockets.tx_mode.is_some())?;
+            LinkWatch::new(environment.links(), &threads.redirects, plan.sockets.tx_mode.is_some())?;
         let look = |at| {
-            service.look(at, threads.state());
-            links.look(at, threads.state());
+            service.look(at, &threads.state);
+            links.look(at, &threads.state);
             changes.offloads.look(at);
         };
-        let end = watch.wait(threads.state(), || false, show, look);
-        let links = links.changes(threads.state());
+        let end = watch.wait(&threads.state, || false, show, look);
+        let links = links.changes(&threads.state);
         service.stopping();
         Ok(Watched { end, links, seconds: self.start.elapsed().as_secs_f64() })
     }

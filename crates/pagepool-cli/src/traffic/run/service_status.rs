@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::report::{ServiceManager, grouped};
+use crate::report::{ServiceManager, per_second};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures::losses;
 use crate::traffic::{PortSample, Sample, SharedState, sum};
@@ -37,10 +37,9 @@ impl ServiceStatus {
             || {
                 let now = moved(&state.sample().ports);
                 let seconds = at.saturating_sub(*last).as_secs_f64().max(1e-9);
-                let rate = |which: usize| {
-                    grouped((now[which].saturating_sub(before[which]) as f64 / seconds) as u64)
-                };
-                let text = format!("{title}: in {}/s, out {}/s, lost {}/s", rate(0), rate(1), rate(2));
+                let [received, sent, lost] =
+                    [0, 1, 2].map(|at| per_second(now[at].saturating_sub(before[at]), seconds));
+                let text = format!("{title}: in {received}/s, out {sent}/s, lost {lost}/s");
                 (*last, *before) = (at, now);
                 text
             },

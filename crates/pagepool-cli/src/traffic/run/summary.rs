@@ -1,18 +1,17 @@
 //! The verdict of a command on interfaces.
 
-use pagepool::PoolRef;
 use pagepool_link::{Ethtool, shell_word};
 use pagepool_net::{Tally, ticks_per_second};
 use pagepool_watch::commands::{LateThread, MoreQueues};
 use serde_json::{Map, Value};
 
+use super::attached::Record;
+use super::running::Watched;
 use crate::report::{LossLimit, LossShare, Verdict, grouped, in_line, object};
 use crate::traffic::capture::CaptureResult;
 use crate::traffic::figures::losses::LOSSES;
 use crate::traffic::figures::{BufferLocations, QueueName, losses};
-use crate::traffic::run::link_watch::LinkChanges;
-use crate::traffic::run::sent_by_links::SentByLinks;
-use crate::traffic::sockets::OpenedInterface;
+use crate::traffic::sockets::{OpenedInterface, common_mode};
 use crate::traffic::{PortSample, RunEnd, Sample, figures, pool_fields, sum};
 
 /// If an interface among several loses all of this many packets, that is not by chance.
@@ -20,38 +19,32 @@ const NOT_BY_CHANCE: u64 = 100;
 
 pub struct TrafficResult {
     pub command: &'static str,
-    pub interfaces: Vec<OpenedInterface>,
-    /// The queues of the ports of the samples.
-    pub names: Vec<QueueName>,
+    pub limit: LossLimit,
+    pub record: Record,
+    pub watched: Watched,
     /// Warnings of offloads that changed received packets.
     pub warned: Vec<String>,
-    pub seconds: f64,
-    pub end: RunEnd,
-    /// The changes of the interfaces during the run.
-    pub links: LinkChanges,
     /// The counts at the end of the warm-up.
     pub warm: Sample,
     pub now: Sample,
     /// Numbered frames, if they were checked.
     pub tally: Option<Tally>,
     pub capture: Option<CaptureResult>,
-    pub limit: LossLimit,
-    /// What the interfaces had counted before the run.
-    pub counts: SentByLinks,
 }
 
 impl TrafficResult {
     /// Judges the run, with the pools, which have ended, too.
-    pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
+    pub fn verdict(&self) -> Verdict {
         let mut verdict = Verdict::new(figures::PROOF);
-        if let RunEnd::Gone(queue) = &self.end {
-            let after = format!("after {:.1} s", self.seconds);
+        if let RunEnd::Gone(queue) = &self.watched.end {
+            let after = format!("after {:.1} s", self.watched.seconds);
             let queue = self.current_name(queue);
-            verdict.gone(format!("{queue} was removed, or moved to another network namespace, {after}"));
+            verdict.gone =
+                Some(format!("{queue} was removed, or moved to another network namespace, {after}"));
         }
         self.conditions(&mut verdict);
         self.warned.iter().for_each(|warning| verdict.paragraph(&format!("warning: {warning}")));
-        self.links.judge(&mut verdict, &self.end, &self.now.ports);
+        self.watched.links.judge(&mut verdict, &self.watched.end, &self.now.ports);
         self.packets(&mut verdict);
         self.lost(&mut verdict);
         if let Some(tally) = &self.tally {
@@ -60,7 +53,7 @@ impl TrafficResult {
         if let Some(capture) = &self.capture {
             captured(&mut verdict, capture);
         }
-        self.memory(&mut verdict, pools);
+        self.memory(&mut verdict);
         verdict
     }
 
@@ -70,18 +63,20 @@ impl TrafficResult {
 
     /// A queue, with the last name of its interface.
     fn current_name(&self, queue: &str) -> String {
-        let Some(name) = self.names.iter().find(|name| name.port() == queue) else { return queue.into() };
-        let interface = self.links.current_name(&name.interface).into();
+        let Some(name) = self.record.names.iter().find(|name| name.port() == queue) else {
+            return queue.into();
+        };
+        let interface = self.watched.links.current_name(&name.interface).into();
         QueueName { interface, queue: name.queue }.port()
     }
 
     fn conditions(&self, verdict: &mut Verdict) {
         verdict.field("command", self.command);
-        verdict.field("mode", mode(&self.interfaces));
-        verdict.field("interfaces", &self.interfaces);
+        verdict.field("mode", common_mode(&self.record.interfaces));
+        verdict.field("interfaces", &self.record.interfaces);
         verdict.field("warnings", self.warned.iter().map(|text| in_line(text)).collect::<Vec<_>>());
-        verdict.field("seconds", self.seconds);
-        let (ended_by, gone) = match &self.end {
+        verdict.field("seconds", self.watched.seconds);
+        let (ended_by, gone) = match &self.watched.end {
             RunEnd::Gone(queue) => ("gone", Some(queue)),
             RunEnd::Interrupted => ("interrupted", None),
             RunEnd::Time => ("time", None),
@@ -98,7 +93,7 @@ impl TrafficResult {
         let (received, sent) = (self.sum(|at| at.nic.rx_packets), self.sum(PortSample::sent));
         let [in_bytes, out_bytes] = [self.sum(|at| at.nic.rx_bytes), self.sum(PortSample::sent_bytes)];
         let dropped = self.sum(|at| at.port.drop);
-        let a_second = |count: u64| count as f64 / self.seconds;
+        let a_second = |count: u64| count as f64 / self.watched.seconds;
         let counts = [("received", received), ("sent", sent), ("dropped", dropped)];
         let bytes = [("received_bytes", in_bytes), ("sent_bytes", out_bytes)];
         counts.into_iter().chain(bytes).for_each(|(key, count)| verdict.field(key, count));
@@ -108,7 +103,7 @@ impl TrafficResult {
         self.judge_packets(verdict, received, sent);
         let rate = |packets: u64, bytes: u64| {
             let (pps, mbit_s) = (grouped(a_second(packets) as u64), a_second(bytes) * 8e-6);
-            format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
+            format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.watched.seconds)
         };
         if self.command != "gen" {
             verdict.row("packets received", received, &rate(received, in_bytes));
@@ -123,8 +118,8 @@ impl TrafficResult {
 
     fn judge_packets(&self, verdict: &mut Verdict, received: u64, sent: u64) {
         match (received + sent, losses::total(&self.now.ports)) {
-            _ if matches!(self.end, RunEnd::Gone(_)) => {} // the interface is gone, which is reported
-            (0, 0) => verdict.nothing_moved(),
+            _ if matches!(self.watched.end, RunEnd::Gone(_)) => {} // the interface is gone, which is reported
+            (0, 0) => verdict.idle = true,
             (0, lost) => verdict.fail_if(true, || format!("all {} packets were lost", grouped(lost))),
             // It was to send everything that it received.
             _ => verdict.fail_if(self.command != "drop" && sent == 0, || "no packet was sent".into()),
@@ -172,14 +167,14 @@ impl TrafficResult {
     /// The driver of the first interface, and whether all interfaces have more queues.
     fn device(&self) -> (Option<String>, MoreQueues<'_>) {
         let Ok(ethtool) = Ethtool::open() else { return (None, MoreQueues::Unknown) };
-        let first = self.interfaces.first().map(|of| self.links.current_name(&of.name));
+        let first = self.record.interfaces.first().map(|of| self.watched.links.current_name(&of.name));
         let driver = first.and_then(|name| ethtool.driver(name).ok().flatten());
-        let all = self.interfaces.iter().map(|of| self.more_queues(of, &ethtool));
+        let all = self.record.interfaces.iter().map(|of| self.more_queues(of, &ethtool));
         (driver, all.reduce(MoreQueues::and).unwrap_or(MoreQueues::Unknown))
     }
 
     fn more_queues<'a>(&'a self, of: &'a OpenedInterface, ethtool: &Ethtool) -> MoreQueues<'a> {
-        let name = self.links.current_name(&of.name);
+        let name = self.watched.links.current_name(&of.name);
         let channels = ethtool.channels(name).ok().flatten();
         let both = channels.map(|of| (of.rx.min(of.tx), of.max_rx.min(of.max_tx)));
         MoreQueues::of(name, of.queues.len(), both.unwrap_or((of.queues_of, of.queues_of)))
@@ -189,14 +184,14 @@ impl TrafficResult {
     /// packets like any others from the kernel; some drivers count none with zero copy.
     fn uncounted(&self, verdict: &mut Verdict) -> u64 {
         let copied = |of: &&OpenedInterface| of.tx_mode.is_some() && of.zero_copy == Some(false);
-        let counts = |of: &&OpenedInterface| !self.links.was_down(&of.name); // some restart then
+        let counts = |of: &&OpenedInterface| !self.watched.links.was_down(&of.name); // some restart then
         let (mut all, sent) = (0, self.sum(PortSample::sent));
-        for OpenedInterface { name, .. } in self.interfaces.iter().filter(copied).filter(counts) {
-            let ports = self.names.iter().zip(&self.now.ports).filter(|(of, _)| of.interface == *name);
+        for OpenedInterface { name, .. } in self.record.interfaces.iter().filter(copied).filter(counts) {
+            let ports = self.record.names.iter().zip(&self.now.ports).filter(|(of, _)| of.interface == *name);
             let taken = ports.map(|(_, at)| at.sent()).sum();
-            let uncounted = self.counts.uncounted(name, taken);
+            let uncounted = self.record.counts.uncounted(name, taken);
             if uncounted > 0 {
-                let now = self.links.current_name(name);
+                let now = self.watched.links.current_name(name);
                 let word = shell_word(now);
                 let why =
                     format!("{now} took them, and does not count them as sent: `ip -s link show {word}`");
@@ -221,8 +216,8 @@ impl TrafficResult {
             LossShare::new(packets, places, self.limit)
         };
         let all = share(&self.now.ports, unsent, uncounted);
-        match self.end {
-            RunEnd::Gone(_) => all.judged_by(&share(self.links.before_removal(), 0, 0)),
+        match self.watched.end {
+            RunEnd::Gone(_) => all.judged_by(&share(self.watched.links.before_removal(), 0, 0)),
             _ => all,
         }
     }
@@ -252,23 +247,25 @@ impl TrafficResult {
     }
 
     fn why_refused(&self) -> &'static str {
-        match counts_only_where(&self.names, &self.now.ports, calls_refused, |of| self.links.was_down(of)) {
+        match counts_only_where(&self.record.names, &self.now.ports, calls_refused, |of| {
+            self.watched.links.was_down(of)
+        }) {
             true => "by the driver (interface down)",
             false => "by the driver: the interface was down, or its XDP program was detached",
         }
     }
 
     fn why_unsent(&self, refused: u64) -> &'static str {
-        let is_down = |of: &str| self.links.is_down(of);
-        match (counts_only_where(&self.names, &self.now.ports, unsent_of, is_down), refused) {
+        let is_down = |of: &str| self.watched.links.is_down(of);
+        match (counts_only_where(&self.record.names, &self.now.ports, unsent_of, is_down), refused) {
             (true, _) => "(interface down)",
             (false, 0) => "the interface was too slow, or was removed",
             (false, _) => "the driver refused to send, the interface was too slow, or was removed",
         }
     }
 
-    fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
-        let ports = &self.now.ports;
+    fn memory(&self, verdict: &mut Verdict) {
+        let (ports, pools) = (&self.now.ports, &self.record.pools);
         figures::judge_pools(verdict, &self.warm.ports, ports, pools);
         verdict.field("recycled_percent", figures::recycled_percent(&self.warm.ports, ports));
         verdict.field("kernel", object(figures::kernel(ports).entries()));
@@ -276,7 +273,7 @@ impl TrafficResult {
         // Equal to the number of buffers that are out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
-        let named = self.names.iter().zip(ports).map(|(name, port)| {
+        let named = self.record.names.iter().zip(ports).map(|(name, port)| {
             let mut fields = port.fields();
             fields.insert("name".into(), name.port().into());
             fields.insert("interface".into(), name.interface.clone().into());
@@ -350,37 +347,28 @@ fn to_send(at: &PortSample) -> u64 {
     (at.port.tx + at.port.redirect_in).saturating_sub(refused)
 }
 
-/// The mode that all interfaces share, or `mixed`.
-pub fn mode(interfaces: &[OpenedInterface]) -> &str {
-    let first = interfaces.first().map_or("", |interface| &interface.mode);
-    let same = interfaces.iter().all(|interface| interface.mode == first);
-    if same { first } else { "mixed" }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::run::link_watch::LinkChanges;
 
     #[test]
     fn a_run_that_lost_all_packets_failed() {
         let verdict = |at: PortSample| {
             let now = Sample { ports: vec![at], ..Sample::default() };
+            let watched = Watched { end: RunEnd::Time, links: LinkChanges::default(), seconds: 1.0 };
             let run = TrafficResult {
                 command: "drop",
-                interfaces: Vec::new(),
-                names: Vec::new(),
+                limit: LossLimit::default(),
+                record: Record::default(),
+                watched,
                 warned: Vec::new(),
-                seconds: 1.0,
-                end: RunEnd::Time,
-                links: LinkChanges::default(),
                 warm: Sample { ports: vec![PortSample::default()], ..Sample::default() },
                 now,
                 tally: None,
                 capture: None,
-                limit: LossLimit::default(),
-                counts: SentByLinks::default(),
             };
-            run.verdict(&[]).to_string()
+            run.verdict().to_string()
         };
         let mut at = PortSample::default();
         assert!(verdict(at).ends_with("No packets moved. Buffers: all returned."));

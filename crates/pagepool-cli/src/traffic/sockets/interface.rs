@@ -3,10 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool_link::{
-    Ethtool, LinkError, LinkInfo, Netlink, OffloadFault, OffloadSources, SshSession, XdpMode, cautions,
-    shell_word,
-};
+use pagepool_link::{Ethtool, LinkError, LinkInfo, Netlink, SshSession, cautions, shell_word};
 use pagepool_net::Driver;
 
 use crate::report::{error_chain, in_words, output};
@@ -27,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Queries the kernel about interfaces of this network namespace.
 pub struct Kernel {
-    netlink: Netlink,
-    ethtool: Ethtool,
+    pub netlink: Netlink,
+    pub ethtool: Ethtool,
     session: Option<SshSession>,
 }
 
@@ -124,26 +121,6 @@ impl Kernel {
                 std::thread::sleep(LOOK);
             }
         }
-    }
-
-    /// Whose offloads may change what arrives at this interface.
-    pub fn offload_sources(&mut self, interface: &Interface) -> OffloadSources {
-        OffloadSources::of(&mut self.netlink, &interface.link)
-    }
-
-    /// The offloads that change what arrives, for a program in this mode.
-    pub fn offload_faults(
-        &mut self,
-        sources: &mut OffloadSources,
-        mode: XdpMode,
-    ) -> Result<Vec<OffloadFault>, String> {
-        let faults = sources.faults(&mut self.netlink, &self.ethtool, mode);
-        faults.map_err(in_words)
-    }
-
-    /// This fault with the current names of interfaces.
-    pub fn named_now(&mut self, fault: OffloadFault) -> OffloadFault {
-        fault.named_now(&mut self.netlink)
     }
 
     /// A warning if the card's zero-copy buffers hold less than a packet, although a chunk holds it.

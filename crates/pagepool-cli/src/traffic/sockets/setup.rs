@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
-use pagepool_link::XdpMode;
+use pagepool_link::{AttachedXdp, XdpMode};
 use pagepool_net::{
     Attach, BusyPoll, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
@@ -156,7 +156,7 @@ impl TrafficSetup {
         if !params.sockets.maps.is_empty() {
             self.redirects = params.sockets.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
         } else if let Some(attach) = params.sockets.attach {
-            let frags = params.sizes.multi_buffer();
+            let frags = params.sizes.needs.multi_buffer();
             let load = |interface: &Interface| {
                 let name = &interface.link.name;
                 let redirect = match (params.sockets.pin, params.sockets.beside) {
@@ -277,8 +277,7 @@ impl OpenedInterface {
     fn new(of: &Interface, sockets: &[SocketInfo], params: SetupParams<'_>, map: Option<&PathBuf>) -> Self {
         let first = sockets.first();
         let theirs = map.and_then(|_| of.link.xdp.first());
-        let ours = first.and_then(|socket| socket.attach);
-        let attach = theirs.map_or(ours, |there| Some(attached(there.mode)));
+        let attach = theirs.map(attached).or(first.and_then(|socket| socket.attach));
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         let polled = || sockets.iter().filter(|socket| socket.napi_id.is_some()).count();
         Self {
@@ -299,7 +298,7 @@ impl OpenedInterface {
             ring: params.sizes.ring,
             pages: params.sizes.pages,
             node: params.sizes.needs.node.map(|node| node.0),
-            multi_buffer: params.sizes.multi_buffer(),
+            multi_buffer: params.sizes.needs.multi_buffer(),
             busy_polled: params.busy_poll.map(|_| polled()),
         }
     }
@@ -343,8 +342,8 @@ impl OpenedInterface {
 }
 
 /// Where a program runs that another process attached.
-fn attached(mode: XdpMode) -> Attach {
-    if mode == XdpMode::Generic { Attach::Generic } else { Attach::Native }
+fn attached(there: &AttachedXdp) -> Attach {
+    if there.mode == XdpMode::Generic { Attach::Generic } else { Attach::Native }
 }
 
 fn tx_mode(sockets: &[SocketInfo]) -> &'static str {
@@ -384,6 +383,13 @@ impl fmt::Display for OpenedInterface {
         )?;
         self.details().iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
+}
+
+/// The mode that all interfaces share, or `mixed`.
+pub fn common_mode(interfaces: &[OpenedInterface]) -> &str {
+    let first = interfaces.first().map_or("", |interface| &interface.mode);
+    let same = interfaces.iter().all(|interface| interface.mode == first);
+    if same { first } else { "mixed" }
 }
 
 #[cfg(test)]

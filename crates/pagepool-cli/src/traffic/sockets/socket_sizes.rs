@@ -61,7 +61,9 @@ pub struct SocketNeeds {
 }
 
 impl SocketNeeds {
-    fn multi_buffer(&self) -> bool {
+    /// Whether packets may have several buffers: if they do not fit a chunk, or drivers do not take them into
+    /// one page.
+    pub fn multi_buffer(&self) -> bool {
         let one = (self.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
         self.mtu as usize + HEADERS > one
     }
@@ -140,7 +142,7 @@ impl SocketSizes {
         let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };
         let kept = if sizes.in_frags() && needs.mode != XskMode::Copy { PAGES_A_CARD_KEEPS } else { 1 };
         let (slots, hardware) = (ring as usize, kept * needs.hardware_ring as usize);
-        if sizes.multi_buffer() {
+        if sizes.needs.multi_buffer() {
             sizes.burst = BUDGET;
         }
         let in_hands = buffers * (slots.max(sizes.burst) + needs.bursts * sizes.burst);
@@ -161,12 +163,6 @@ impl SocketSizes {
     /// length, the ring is not full by then.
     pub fn patience(&self) -> Duration {
         self.ring * Duration::from_nanos(600) / Self::buffers(self.needs) as u32
-    }
-
-    /// Whether packets may have several buffers: if they do not fit a chunk, or drivers do not take them into
-    /// one page.
-    pub fn multi_buffer(&self) -> bool {
-        self.needs.multi_buffer()
     }
 
     /// Whether a buffer is part of a page.
@@ -218,7 +214,7 @@ impl SocketSizes {
         OpenParams {
             rx_ring: self.ring,
             tx_ring: self.ring,
-            multi_buffer: self.multi_buffer(),
+            multi_buffer: self.needs.multi_buffer(),
             pool: self.pool(),
             af_xdp: AfXdpParams { umem, ..AfXdpParams::default() },
             ..OpenParams::default()
@@ -233,7 +229,7 @@ impl SocketSizes {
             ring_size: self.pages,
             headroom: HEADROOM,
             max_len: if self.needs.unaligned { self.needs.chunk as usize - HEADROOM } else { 0 },
-            chains: if self.multi_buffer() { self.pages } else { 0 },
+            chains: if self.needs.multi_buffer() { self.pages } else { 0 },
             wakeup: true,
             nid: self.needs.node,
             holders: self.needs.holders,
@@ -254,7 +250,7 @@ mod tests {
                 sizes.pages <= MOST_PAGES && sizes.ring.is_power_of_two() && sizes.ring >= 256,
                 "{sizes:?}"
             );
-            assert_eq!(sizes.multi_buffer(), mtu > 3498, "{sizes:?}");
+            assert_eq!(sizes.needs.multi_buffer(), mtu > 3498, "{sizes:?}");
         }
         assert_eq!(SocketSizes::of_mtu(1500).ring, RING);
     }
@@ -280,7 +276,7 @@ mod tests {
         let halves = |mtu| SocketNeeds { mtu, chunk: 2048, ..SocketSizes::of_mtu(mtu).needs };
         for (mtu, several) in [(1500, false), (1770, false), (1771, true), (9000, true)] {
             let sizes = SocketSizes::new(halves(mtu)).unwrap();
-            assert_eq!((sizes.multi_buffer(), sizes.in_frags()), (several, true), "{mtu}");
+            assert_eq!((sizes.needs.multi_buffer(), sizes.in_frags()), (several, true), "{mtu}");
             assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
             let at_once = sizes.pages.div_ceil((PAGE_SIZE << FRAG_ORDER) / 2048);
             assert!(sizes.pool_pages() + 2 >= 2 * at_once, "{mtu}: {at_once} pages full of chunks");

@@ -15,15 +15,10 @@ pub fn in_parallel<T: Send, R: Send>(
     let mut results: Vec<Option<R>> = things.iter().map(|_| None).collect();
     let to_do = Mutex::new(things.into_iter().zip(&mut results));
     let next = || to_do.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let worker = || {
+    let worker = || -> Result<(), String> {
         while let Some((thing, result)) = next() {
-            match work(thing) {
-                Ok(done) => *result = Some(done),
-                Err(error) => {
-                    while next().is_some() {} // leaves nothing for other workers
-                    return Err(error);
-                }
-            }
+            let done = work(thing).inspect_err(|_| while next().is_some() {}); // leaves nothing for others
+            *result = Some(done?);
         }
         Ok(())
     };
