@@ -27,22 +27,22 @@ use self::completions::CompletionsArgs;
 use self::man::ManArgs;
 #[cfg(feature = "full")]
 use self::top::TopArgs;
+use crate::command::Command;
 #[cfg(not(feature = "full"))]
 use crate::left_out::{LeftOutArgs as CompletionsArgs, LeftOutArgs as ManArgs, LeftOutArgs as TopArgs};
 use crate::report::exit_status;
-use crate::run_command::RunCommand;
 
 /// A user-space page pool for packet buffers.
 #[derive(Parser)]
 #[command(name = "pagepool", version, after_help = exit_status::HELP)]
 pub struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: AnyCommand,
 }
 
-impl RunCommand for Cli {
-    fn run(&self) -> Result<ExitCode, String> {
-        self.command.run()
+impl Command for Cli {
+    fn execute(&self) -> Result<ExitCode, String> {
+        self.command.execute()
     }
 }
 
@@ -53,14 +53,14 @@ const SHORT: &str = "{about-with-newline}{usage-heading} {usage}\n\n{all-args}";
 macro_rules! commands {
     ($($(#[$about:meta])* $Name:ident($Args:ty)),+ $(,)?) => {
         #[derive(Subcommand)]
-        pub enum Command {
+        pub enum AnyCommand {
             $($(#[$about])* $Name($Args)),+
         }
 
-        impl Command {
-            pub fn run(&self) -> Result<ExitCode, String> {
+        impl Command for AnyCommand {
+            fn execute(&self) -> Result<ExitCode, String> {
                 match self {
-                    $(Self::$Name(args) => args.run()),+
+                    $(Self::$Name(args) => args.execute()),+
                 }
             }
         }

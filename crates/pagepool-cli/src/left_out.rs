@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::run_command::RunCommand;
+use crate::command::Command;
 
 /// What is left out, and how to build it.
 const WHY: &str = "this build has no `top`, `man` or `completions`, which belong to the feature \
@@ -20,8 +20,8 @@ pub struct LeftOutArgs {
     _rest: Vec<OsString>,
 }
 
-impl RunCommand for LeftOutArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for LeftOutArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         Err(WHY.into())
     }
 }
@@ -44,11 +44,11 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_is_left_out_says_what_to_run() {
+    fn an_omitted_command_names_the_feature() {
         for words in [&["top"][..], &["top", "--help"], &["top", "-h"], &["top", "-d", "2", "words"]] {
             let read = LeanCli::try_parse_from([&["pagepool"], words].concat());
             let LeanCommand::Top(args) = read.unwrap_or_else(|error| panic!("{words:?}: {error}")).command;
-            let error = args.run().unwrap_err();
+            let error = args.execute().unwrap_err();
             assert!(error.contains("`cargo run --release --features full -- top`"), "{error}");
         }
     }

@@ -16,27 +16,26 @@
 // `report::output`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod command;
 mod commands;
 pub mod demo;
-pub mod engine;
 pub mod file_name;
 #[cfg(any(test, not(feature = "full")))]
 mod left_out;
 mod observing;
 pub mod program;
-pub mod queues;
 pub mod report;
-pub mod run_command;
+pub mod signals;
 pub mod sys;
 #[cfg(feature = "full")]
 mod top;
-mod traffic;
+pub mod traffic;
 
 use std::process::ExitCode;
 
 use crate::commands::Cli;
 
 /// The main function of the command `pagepool`.
-pub fn run() -> ExitCode {
-    program::run::<Cli>()
+pub fn main() -> ExitCode {
+    program::main::<Cli>()
 }

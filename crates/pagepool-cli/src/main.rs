@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    pagepool_cli::run()
+    pagepool_cli::main()
 }

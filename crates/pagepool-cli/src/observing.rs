@@ -1,6 +1,5 @@
 //! What the commands that observe other processes show: `list`, `show`, `top`, `clean`, `export`.
 
-pub mod chosen;
 pub mod details;
 pub mod json;
 pub mod look;
@@ -8,4 +7,5 @@ pub mod metrics_server;
 pub mod metrics_text;
 pub mod options;
 pub mod overview;
+pub mod selection;
 pub mod table;

@@ -4,19 +4,19 @@ use std::process::ExitCode;
 
 use clap::{Error, Parser};
 
-use crate::engine::interrupt::outlive_file_size_limit;
+use crate::command::Command;
 use crate::report::output;
-use crate::run_command::RunCommand;
+use crate::signals::survive_file_size_limit;
 
 /// Runs the program that has these options.
-pub fn run<Options: Parser + RunCommand>() -> ExitCode {
-    if let Err(why) = outlive_file_size_limit() {
+pub fn main<Options: Parser + Command>() -> ExitCode {
+    if let Err(why) = survive_file_size_limit() {
         output::warn(why);
     }
     let status = Options::try_parse().map_or_else(
         |answer| print(&answer),
         |options| {
-            options.run().unwrap_or_else(|why| {
+            options.execute().unwrap_or_else(|why| {
                 output::error(why);
                 ExitCode::FAILURE
             })

@@ -2,15 +2,28 @@
 //! messages for a service manager; and the terminals that show it. Nothing here knows what is measured.
 
 pub(crate) mod colour;
-pub mod error;
+mod error;
 pub(crate) mod exit_status;
-pub mod figure_options;
-pub mod json;
-pub mod live_table;
-pub mod loss;
-pub mod number;
-pub(crate) mod option_groups;
+mod figure_options;
+pub(crate) mod holders;
+mod json;
+mod live_table;
+mod loss;
+mod number;
+mod option_groups;
 pub mod output;
-pub(crate) mod service_manager;
-pub mod terminal;
-pub mod verdict;
+mod service_manager;
+mod terminal;
+mod verdict;
+
+pub(crate) use colour::Colour;
+pub use error::{error_chain, in_words, no_thread};
+pub use figure_options::{FigureOptions, OutputForm, run_seconds};
+pub use json::{json_line, object, print_json};
+pub use live_table::{LiveLine, LiveTable};
+pub use loss::{LossLimit, LossShare};
+pub use number::{count_of, grouped, in_range, per_second, ranges, read_count, without_zeros};
+pub(crate) use option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};
+pub(crate) use service_manager::ServiceManager;
+pub use terminal::{OWN_LINE, Terminal, fold, in_line, width};
+pub use verdict::Verdict;

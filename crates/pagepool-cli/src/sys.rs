@@ -10,10 +10,11 @@ pub mod screen;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+pub use rustix::event::{PollFd, PollFlags};
+use rustix::event::{Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{isatty, tcgetwinsize};
 pub use rustix::thread::CapabilitySet;
@@ -61,6 +62,15 @@ pub fn capability_names(capabilities: CapabilitySet) -> Vec<String> {
     capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
 }
 
+/// Capabilities as a list in words: `CAP_BPF, CAP_NET_RAW and CAP_PERFMON`.
+pub fn capability_list(capabilities: CapabilitySet) -> String {
+    let names = capability_names(capabilities);
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// The columns and rows of a terminal; `None` if it is not a terminal.
 pub fn terminal_size(of: impl AsFd) -> Option<(u16, u16)> {
     isatty(&of).then(|| tcgetwinsize(&of).map_or((0, 0), |size| (size.ws_col, size.ws_row)))
@@ -83,19 +93,14 @@ pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?)
 }
 
-/// Waits at most this long until one of these files is readable, or writable if the flag says so; or for a
-/// signal.
-pub fn wait_for_any<'a>(
-    files: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
-    time: Duration,
-) -> io::Result<()> {
-    let flags = |takes| if takes { PollFlags::OUT } else { PollFlags::IN };
-    let mut fds: Vec<_> = files.map(|(file, takes)| PollFd::from_borrowed_fd(file, flags(takes))).collect();
+/// Waits at most this long for what one of these files waits for, or for a signal.
+pub fn wait_for_any(files: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
     let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match poll(&mut fds, Some(&time)) {
-        Err(Errno::INTR) | Ok(_) => Ok(()),
-        Err(error) => Err(error.into()),
+    match poll(files, Some(&time)) {
+        Err(Errno::INTR) => files.iter_mut().for_each(PollFd::clear_revents),
+        waited => drop(waited?),
     }
+    Ok(())
 }
 
 /// Whether the kernel waits for its readers on request. It does not if some CPUs are free of ticks.
@@ -122,6 +127,16 @@ pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn capabilities_are_listed_in_words() {
+        let (raw, lock) = (CapabilitySet::NET_RAW, CapabilitySet::IPC_LOCK);
+        assert_eq!(
+            (capability_list(raw), capability_list(CapabilitySet::empty())),
+            ("CAP_NET_RAW".into(), String::new())
+        );
+        assert_eq!(capability_list(CapabilitySet::BPF | raw | lock), "CAP_NET_RAW, CAP_IPC_LOCK and CAP_BPF");
+    }
 
     #[test]
     fn a_lack_of_descriptors_is_no_other_error() {

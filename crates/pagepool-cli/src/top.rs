@@ -4,7 +4,6 @@
 //!        `screen` is the terminal with its signals. `columns` and `keys` are tables.
 
 mod app;
-mod backend;
 mod columns;
 mod draw;
 mod history;
@@ -27,17 +26,16 @@ use self::draw::theme::TopTheme;
 use self::keys::Key;
 use self::sampler::Sampler;
 use self::screen::{Screen, Woken};
-use crate::report::colour;
-use crate::report::terminal::Terminal;
+use crate::report::{Terminal, colour};
 
 /// Runs until the user quits, a signal ends it, or the terminal is closed.
-pub fn run(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {
+pub fn show(folder: RunFolder, delay: Duration, filter: String) -> Result<(), String> {
     let mut screen = Screen::open()?;
     let theme = TopTheme { has_colours: colour::is_on(Terminal::of_output().as_ref()) };
     force_color_output(theme.has_colours); // crossterm has its own rule
     let (sampler, sampled) = Sampler::new(folder);
     let app = TopApp::new(sampled, delay, filter);
-    let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.run(&mut screen);
+    let shown = TopLoop { app, sampler, theme, looked: Instant::now() }.draw_until_quit(&mut screen);
     let is_ended = screen.is_ended(); // later output errors do not count
     drop(screen);
     shown
@@ -54,7 +52,7 @@ struct TopLoop {
 }
 
 impl TopLoop {
-    fn run(&mut self, screen: &mut Screen) -> io::Result<()> {
+    fn draw_until_quit(&mut self, screen: &mut Screen) -> io::Result<()> {
         // The second look comes early, to show rates at once.
         let mut due = self.looked + self.app.delay.min(Duration::from_millis(250));
         while !screen.is_ended() {
@@ -63,7 +61,7 @@ impl TopLoop {
                 self.look();
                 due = self.looked + self.app.delay;
             }
-            screen.terminal.draw(|frame| draw(frame, &mut self.app, self.theme))?;
+            screen.draw(|frame| draw(frame, &mut self.app, self.theme))?;
             match screen.wait(due.saturating_duration_since(Instant::now()))? {
                 Woken::Due => {}
                 Woken::Closed => return Ok(()),
@@ -85,7 +83,7 @@ impl TopLoop {
         self.looked = Instant::now();
         if !self.app.paused {
             self.sampler.look(&mut self.app.sampled);
-            self.app.looked();
+            self.app.refresh();
         }
     }
 

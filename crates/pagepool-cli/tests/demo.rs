@@ -80,7 +80,7 @@ fn jumbo_packets_under_every_action() {
 }
 
 #[test]
-fn a_person_reads_a_line_a_second_and_a_verdict() {
+fn a_demo_prints_a_line_per_second_and_a_verdict() {
     let mut reading = Reading::new(command(&["--seconds", "600"]).spawn().expect("the binary was built"));
     let shown = reading.until_figures(2);
     let status = reading.child.wait().expect("it ends");

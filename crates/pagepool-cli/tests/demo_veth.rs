@@ -89,8 +89,8 @@ fn packets_of_several_pages_do_too() {
 }
 
 #[test]
-fn a_person_reads_a_line_a_second_and_a_verdict() {
-    let name = "a_person_reads_a_line_a_second_and_a_verdict";
+fn a_demo_prints_a_line_per_second_and_a_verdict() {
+    let name = "a_demo_prints_a_line_per_second_and_a_verdict";
     let child = command(&["--on", "veth", "--seconds", "600"]).spawn();
     let mut reading = Reading::new(child.expect("the binary was built for this test"));
     let shown = reading.until_figures(2);

@@ -426,8 +426,8 @@ fn tags<'a>(seen: &'a Value, pool: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn who_holds_what_is_the_place_in_the_command() {
-    let name = "who_holds_what_is_the_place_in_the_command";
+fn holders_name_the_line_that_allocated() {
+    let name = "holders_name_the_line_that_allocated";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let run = Run::new();
     let command =

@@ -28,7 +28,7 @@ const RUNNING: [&[&str]; 4] = [
 ];
 
 #[test]
-fn what_cannot_be_printed_is_said_and_is_a_status() {
+fn a_failed_write_is_reported_and_sets_the_status() {
     for arguments in PRINTING {
         let run = |mut command: Command| command.output().expect("the binary was built for this test");
         let mut command = binary(arguments);

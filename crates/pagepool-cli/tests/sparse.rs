@@ -73,8 +73,8 @@ const MOST_SLEEPS: f64 = 3.0;
 const OF_THE_WATCH: f64 = 80.0;
 
 #[test]
-fn queues_that_nothing_comes_to_hardly_wake_and_end_at_once() {
-    let name = "queues_that_nothing_comes_to_hardly_wake_and_end_at_once";
+fn idle_queues_rarely_wake_and_end_at_once() {
+    let name = "idle_queues_rarely_wake_and_end_at_once";
     let Some(hosts) = hosts(name, &TwoHostsParams { queues: IDLE_QUEUES, ..TwoHostsParams::default() })
     else {
         return;
@@ -221,8 +221,8 @@ fn round_trip(hosts: &TwoHosts, far: &FrameSocket, at_a_time: u32) -> Duration {
 }
 
 #[test]
-fn packets_that_wait_for_those_before_come_back() {
-    let name = "packets_that_wait_for_those_before_come_back";
+fn queued_packets_are_returned() {
+    let name = "queued_packets_are_returned";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let Some((cpu, _allowed)) = cpu_for_the_command(name) else { return };
     for at_a_time in [1, 2, 3, 4, 8, 16] {

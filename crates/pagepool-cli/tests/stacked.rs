@@ -127,8 +127,8 @@ fn fixing_offloads_below_a_macvlan_leaves_the_tag_warning() {
 }
 
 #[test]
-fn ports_that_are_not_looked_at_are_warned_of() {
-    let name = "ports_that_are_not_looked_at_are_warned_of";
+fn unchecked_bridge_ports_cause_a_warning() {
+    let name = "unchecked_bridge_ports_cause_a_warning";
     let Some(namespace) = with_veth(name) else { return };
     if ip(name, &namespace, &["link", "add", "name", "top0", "type", "bridge"]).is_none() {
         return;
@@ -149,8 +149,8 @@ fn ports_that_are_not_looked_at_are_warned_of() {
 }
 
 #[test]
-fn what_is_below_and_out_of_reach_is_warned_of_and_not_judged() {
-    let name = "what_is_below_and_out_of_reach_is_warned_of_and_not_judged";
+fn unreachable_lower_interfaces_cause_a_warning() {
+    let name = "unreachable_lower_interfaces_cause_a_warning";
     let Some(host) = over_near(name, &["macvlan", "mode", "bridge"]) else { return };
     let container = ok(Namespace::new("container"));
     let sleep = || Command::new("sleep").arg("60").spawn().map(Ends).expect("every Linux has sleep");

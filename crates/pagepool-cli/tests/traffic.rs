@@ -42,8 +42,8 @@ fn feed_to(running: &Running, hosts: &TwoHosts, numbers: std::ops::Range<u64>, s
 }
 
 #[test]
-fn drop_takes_every_packet_and_knows_them_by_their_numbers() {
-    let name = "drop_takes_every_packet_and_knows_them_by_their_numbers";
+fn drop_receives_and_verifies_every_packet() {
+    let name = "drop_receives_and_verifies_every_packet";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     for size in [64, 1514] {
         let place = Place::Between(&hosts);
@@ -65,8 +65,8 @@ fn drop_takes_every_packet_and_knows_them_by_their_numbers() {
 }
 
 #[test]
-fn drop_finds_what_was_damaged_and_its_status_says_so() {
-    let name = "drop_finds_what_was_damaged_and_its_status_says_so";
+fn drop_detects_damaged_packets_and_fails() {
+    let name = "drop_detects_damaged_packets_and_fails";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0", "--verify=100"]) else {
         return;
@@ -143,8 +143,8 @@ fn match_works_with_echo_and_forward_and_errors_name_the_column() {
 }
 
 #[test]
-fn echo_sends_back_what_came_with_the_addresses_exchanged() {
-    let name = "echo_sends_back_what_came_with_the_addresses_exchanged";
+fn echo_returns_packets_with_swapped_addresses() {
+    let name = "echo_returns_packets_with_swapped_addresses";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
     let [far, _] = far_ends(&hosts);
@@ -200,8 +200,8 @@ fn forward_takes_packets_for_every_address_until_it_ends() {
 }
 
 #[test]
-fn forward_passes_both_ways_in_every_layout_of_memory() {
-    let name = "forward_passes_both_ways_in_every_layout_of_memory";
+fn forward_works_in_both_directions_with_every_chunk_size() {
+    let name = "forward_works_in_both_directions_with_every_chunk_size";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let layouts: [(&[&str], u64); 7] = [
         (&[], 4096),
@@ -400,8 +400,8 @@ fn gen_sends_frames_of_several_chunks() {
 }
 
 #[test]
-fn what_a_queueing_discipline_drops_is_lost_and_not_sent() {
-    let name = "what_a_queueing_discipline_drops_is_lost_and_not_sent";
+fn packets_dropped_by_a_qdisc_count_as_lost() {
+    let name = "packets_dropped_by_a_qdisc_count_as_lost";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
     let bucket = TokenBucket { rate: 100_000, burst: 10_000, limit: 20_000 };
@@ -546,8 +546,8 @@ fn capture_files_hold_every_packet_whole() {
 }
 
 #[test]
-fn an_interface_that_goes_down_and_up_goes_on() {
-    let name = "an_interface_that_goes_down_and_up_goes_on";
+fn a_run_survives_a_link_that_goes_down_and_up() {
+    let name = "a_run_survives_a_link_that_goes_down_and_up";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
     let [a, b] = far_ends(&hosts);
@@ -565,8 +565,8 @@ fn an_interface_that_goes_down_and_up_goes_on() {
 }
 
 #[test]
-fn an_interface_that_goes_away_ends_it_with_the_verdict() {
-    let name = "an_interface_that_goes_away_ends_it_with_the_verdict";
+fn a_removed_interface_ends_the_run_with_a_verdict() {
+    let name = "a_removed_interface_ends_the_run_with_a_verdict";
     for command in
         [&["drop", "near0"][..], &["forward", "near1", "near0"], &["gen", "near0", "--rate", "100"]]
     {
@@ -644,8 +644,8 @@ fn a_run_without_packets_proves_nothing() {
 
 /// One that another process holds does not keep the other from ending.
 #[test]
-fn what_a_run_attached_is_gone_when_it_is_killed() {
-    let name = "what_a_run_attached_is_gone_when_it_is_killed";
+fn a_killed_run_leaves_nothing_attached() {
+    let name = "a_killed_run_leaves_nothing_attached";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     for _ in 0..3 {
         let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };

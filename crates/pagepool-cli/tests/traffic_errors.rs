@@ -37,8 +37,8 @@ const COMMANDS: [&[&str]; 4] =
     [&["drop", "near0"], &["echo", "near0"], &["forward", "near1", "near0"], &["gen", "near0"]];
 
 #[test]
-fn the_default_route_is_left_alone_unless_that_is_meant() {
-    let name = "the_default_route_is_left_alone_unless_that_is_meant";
+fn the_default_route_is_refused_without_yes() {
+    let name = "the_default_route_is_refused_without_yes";
     let Some(hosts) = near(name) else { return };
     let index = hosts.near[0].index;
     hosts.run_between(move || {
@@ -63,8 +63,8 @@ fn the_default_route_is_left_alone_unless_that_is_meant() {
 }
 
 #[test]
-fn the_session_that_it_is_run_from_is_left_alone() {
-    let name = "the_session_that_it_is_run_from_is_left_alone";
+fn the_own_ssh_session_is_refused() {
+    let name = "the_own_ssh_session_is_refused";
     let Some(hosts) = near(name) else { return };
     let index = hosts.near[0].index;
     hosts.run_between(move || ok(ok(Netlink::open()).add_address(index, [192, 0, 2, 8].into(), 24)));
@@ -87,8 +87,8 @@ fn the_session_that_it_is_run_from_is_left_alone() {
 }
 
 #[test]
-fn what_there_is_not_is_named_with_what_there_is() {
-    let name = "what_there_is_not_is_named_with_what_there_is";
+fn errors_name_what_is_missing_and_what_exists() {
+    let name = "errors_name_what_is_missing_and_what_exists";
     let Some(hosts) = near(name) else { return };
     let cases: [(&[&str], &[&str]); 27] = [
         (&["drop", "af_xdp:nope0"], &["nope0", "near0, near1"]),
@@ -145,8 +145,8 @@ fn what_there_is_not_is_named_with_what_there_is() {
 }
 
 #[test]
-fn a_capture_goes_into_no_link_and_waits_for_no_reader() {
-    let name = "a_capture_goes_into_no_link_and_waits_for_no_reader";
+fn a_capture_refuses_symbolic_links_and_fifos_without_reader() {
+    let name = "a_capture_refuses_symbolic_links_and_fifos_without_reader";
     let Some(hosts) = near(name) else { return };
     let folder = TempFolder::new("pagepool-links").expect("a new folder");
     let [new, link, fifo] = ["new", "link", "fifo"].map(|file| folder.path().join(file));
@@ -173,8 +173,8 @@ fn a_capture_goes_into_no_link_and_waits_for_no_reader() {
 }
 
 #[test]
-fn a_program_that_is_there_already_is_named() {
-    let name = "a_program_that_is_there_already_is_named";
+fn an_already_attached_program_is_named() {
+    let name = "an_already_attached_program_is_named";
     let Some(hosts) = near(name) else { return };
     let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
     let link = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")));
@@ -266,8 +266,8 @@ fn forward_warns_of_offloads_and_prints_the_command() {
 }
 
 #[test]
-fn an_interface_that_is_down_is_warned_of_and_moves_nothing() {
-    let name = "an_interface_that_is_down_is_warned_of_and_moves_nothing";
+fn an_interface_that_is_down_causes_a_warning() {
+    let name = "an_interface_that_is_down_causes_a_warning";
     let Some(hosts) = near(name) else { return };
     let index = hosts.near[0].index;
     hosts.run_between(move || ok(ok(Netlink::open()).set_up(index, false)));

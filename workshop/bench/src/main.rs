@@ -25,5 +25,5 @@ use std::process::ExitCode;
 use crate::options::BenchArgs;
 
 fn main() -> ExitCode {
-    pagepool_cli::program::run::<BenchArgs>()
+    pagepool_cli::program::main::<BenchArgs>()
 }

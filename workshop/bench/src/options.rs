@@ -3,21 +3,18 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use pagepool::Publication;
-use pagepool_cli::engine::interrupt::cpu_time_limit;
-use pagepool_cli::file_name::file_name;
-use pagepool_cli::report::error::error_chain;
-use pagepool_cli::report::number::count_of;
-use pagepool_cli::report::output;
-use pagepool_cli::run_command::RunCommand;
-use serde::Serialize;
-
 use crate::measure::machine::Machine;
 use crate::measure::workload::Plan;
-use crate::plot::{self, Plot};
-use crate::run::{self, TableParams};
-use crate::{count, reports, workloads};
+use crate::plot::Plot;
+use crate::run::TableParams;
+use crate::{count, plot, reports, run, workloads};
+use clap::{Parser, Subcommand};
+use pagepool::Publication;
+use pagepool_cli::command::Command;
+use pagepool_cli::file_name::file_name;
+use pagepool_cli::report::{count_of, error_chain, output};
+use pagepool_cli::signals::cpu_time_limit;
+use serde::Serialize;
 
 /// Benchmark the page pool, and check with its counters that each workload took the intended path
 #[derive(Parser)]
@@ -92,8 +89,8 @@ enum BenchReport {
     },
 }
 
-impl RunCommand for BenchArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for BenchArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let Self { report, json, filter, quick, list, publish, .. } = self;
         let plan = if *quick { Plan::QUICK } else { Plan::FULL };
         match report {

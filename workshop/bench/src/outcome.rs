@@ -1,13 +1,11 @@
 //! The outcome of a workload: its line of the table, and its JSON.
 
-use pagepool_cli::report::terminal::Terminal;
-use serde::Serialize;
-
-use crate::measure::clock;
-use crate::measure::counted::{self, Counted};
+use crate::measure::counted::Counted;
 use crate::measure::summary::{Summary, Times, cell};
 use crate::measure::workload::Workload;
-use crate::measure::{Measured, WorkloadFigures};
+use crate::measure::{Measured, WorkloadFigures, clock, counted};
+use pagepool_cli::report::Terminal;
+use serde::Serialize;
 
 /// Figures per buffer. Times are `None` if it did not run.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -8,12 +8,10 @@ pub mod pools;
 
 use std::process::ExitCode;
 
-use comfy_table::{CellAlignment, Table, presets};
-use pagepool_cli::report::json::print_json;
-use pagepool_cli::report::output;
-use serde::Serialize;
-
 use crate::measure::machine::Machine;
+use comfy_table::{CellAlignment, Table, presets};
+use pagepool_cli::report::{output, print_json};
+use serde::Serialize;
 
 #[derive(Serialize)]
 struct ReportJson<'a, R> {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pagepool_cli::report::json::print_json;
-use pagepool_cli::report::output;
+use crate::sys;
+use pagepool_cli::report::{output, print_json};
 use serde::Serialize;
 
 use super::measure::machine::Machine;
@@ -13,7 +13,6 @@ use super::measure::measure;
 use super::measure::workload::{Plan, Workload};
 use super::outcome::{self, WorkloadOutcome};
 use super::plot::Plot;
-use crate::sys;
 
 /// The most runs of a workload that page faults spoil.
 const TRIES: u32 = 3;

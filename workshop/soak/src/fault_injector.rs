@@ -12,10 +12,9 @@ use crate::holdings::Holdings;
 use crate::live::{SoakFigures, SoakSnapshot};
 use crate::peer_process::PeerProcess;
 use crate::schedule::Schedule;
-use pagepool_cli::engine::interrupt::RunSignals;
-use pagepool_cli::engine::run_state::RunState;
-use pagepool_cli::engine::watch::Why;
 use pagepool_cli::report::output;
+use pagepool_cli::signals::Signals;
+use pagepool_cli::traffic::{SharedState, Trigger};
 
 const STEP: Duration = Duration::from_millis(1);
 const DOWN: Duration = Duration::from_secs(1);
@@ -56,7 +55,7 @@ fn failed(error: LinkError) -> String {
 pub struct FaultInjector<'a> {
     ends: Vec<LinkEnd>,
     peers: [PeerProcess<'a>; 2],
-    state: Arc<RunState>,
+    state: Arc<SharedState>,
     start: Instant,
     schedule: Schedule,
     report: FaultReport,
@@ -67,7 +66,7 @@ pub struct FaultInjector<'a> {
 }
 
 impl<'a> FaultInjector<'a> {
-    pub fn new(hosts: &'a TwoHosts, state: &Arc<RunState>, schedule: &Schedule) -> Result<Self, String> {
+    pub fn new(hosts: &'a TwoHosts, state: &Arc<SharedState>, schedule: &Schedule) -> Result<Self, String> {
         let peers = [PeerProcess::start(&hosts.a, &hosts.b, 0)?, PeerProcess::start(&hosts.b, &hosts.a, 1)?];
         Ok(Self {
             ends: ends(hosts).map_err(failed)?,
@@ -82,7 +81,7 @@ impl<'a> FaultInjector<'a> {
         })
     }
 
-    pub fn run(&mut self, figures: &mut SoakFigures, signals: &RunSignals) -> Result<(), String> {
+    pub fn run(&mut self, figures: &mut SoakFigures, signals: &Signals) -> Result<(), String> {
         let end = Duration::from_secs(self.schedule.seconds);
         self.start = Instant::now();
         self.report.flow.calm(Duration::ZERO);
@@ -148,7 +147,7 @@ impl<'a> FaultInjector<'a> {
         }
     }
 
-    fn look(&mut self, now: Duration, figures: &mut SoakFigures, signals: &RunSignals) -> Result<(), String> {
+    fn look(&mut self, now: Duration, figures: &mut SoakFigures, signals: &Signals) -> Result<(), String> {
         for peer in &mut self.peers {
             peer.must_run()?;
         }
@@ -157,9 +156,9 @@ impl<'a> FaultInjector<'a> {
         if figures.is_for_people() {
             output::progress(format_args!("soak: {} of {} s", now.as_secs(), self.schedule.seconds));
         }
-        let why = match (figures.is_due(now), signals.take_asked()) {
-            (true, _) => Why::Due,
-            (false, true) => Why::Asked,
+        let why = match (figures.is_due(now), signals.take_request()) {
+            (true, _) => Trigger::Timer,
+            (false, true) => Trigger::Request,
             (false, false) => return Ok(()),
         };
         let FaultReport { flaps, kills, ref flow, .. } = self.report;

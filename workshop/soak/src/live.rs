@@ -3,20 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pagepool_cli::engine::figures;
-use pagepool_cli::engine::port_sample::object;
-use pagepool_cli::engine::run_state::Sample;
-use pagepool_cli::engine::watch::Why;
-use pagepool_cli::queues::json_lines::{Beside, JsonLines};
-use pagepool_cli::queues::queue_name::QueueName;
-use pagepool_cli::report::figure_options::{FigureOptions, OutputForm};
-use pagepool_cli::report::live_table::LiveTable;
-use pagepool_cli::report::number::grouped;
-use pagepool_cli::report::verdict::Verdict;
-
 use crate::counts::PeerCounts;
 use crate::holdings::Holdings;
 use crate::schedule::Schedule;
+use pagepool_cli::report::{FigureOptions, LiveTable, OutputForm, Verdict, grouped, object};
+use pagepool_cli::traffic::figures::{ExtraCounts, JsonLines, QueueName};
+use pagepool_cli::traffic::{Sample, Trigger, figures};
 
 const STATS_EVERY: u64 = 5;
 
@@ -105,13 +97,13 @@ impl SoakFigures {
         self.every.is_some_and(|every| now >= self.due + every)
     }
 
-    pub fn show(&mut self, why: Why, now: SoakSnapshot) {
-        if why == Why::Due {
+    pub fn show(&mut self, trigger: Trigger, now: SoakSnapshot) {
+        if trigger == Trigger::Timer {
             self.due = now.at;
         }
         if let Some(lines) = &mut self.json_lines {
             let beside = beside(&now);
-            return lines.figures(why, now.at, now.sample.ports, Some(beside));
+            return lines.figures(trigger, now.at, now.sample.ports, Some(beside));
         }
         self.show_head();
         let cells = self.cells(&now);
@@ -153,7 +145,7 @@ impl SoakFigures {
     }
 }
 
-fn beside(now: &SoakSnapshot) -> Beside {
+fn beside(now: &SoakSnapshot) -> ExtraCounts {
     let peers = now.peers[0].plus(&now.peers[1]);
     let counts = vec![
         ("sent", peers.sent),
@@ -165,5 +157,5 @@ fn beside(now: &SoakSnapshot) -> Beside {
     ];
     let figures =
         [("longest_silence_ms", now.outage.as_millis() as u64), ("rss_kib", Holdings::now().rss_kib)];
-    Beside { name: "peers", counts, now: object(figures) }
+    ExtraCounts { name: "peers", counts, now: object(figures) }
 }

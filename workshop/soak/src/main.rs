@@ -36,5 +36,5 @@ use std::process::ExitCode;
 use crate::options::SoakOptions;
 
 fn main() -> ExitCode {
-    pagepool_cli::program::run::<SoakOptions>()
+    pagepool_cli::program::main::<SoakOptions>()
 }

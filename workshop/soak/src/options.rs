@@ -2,16 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
-use pagepool_cli::engine::interrupt::listen;
-use pagepool_cli::queues::published_run::PublishOptions;
-use pagepool_cli::report::figure_options::FigureOptions;
-use pagepool_cli::report::loss::LossLimit;
-use pagepool_cli::run_command::RunCommand;
-
 use crate::peer::{self, PeerParams};
 use crate::run::soak;
 use crate::schedule::Schedule;
+use clap::{Args, Parser, Subcommand};
+use pagepool_cli::command::Command;
+use pagepool_cli::report::{FigureOptions, LossLimit};
+use pagepool_cli::signals;
+use pagepool_cli::traffic::publish_options::PublishOptions;
 
 /// Forward at full load while interfaces go down and peers are killed, and account for every packet and page
 #[derive(Parser)]
@@ -56,18 +54,18 @@ enum SoakProcess {
     Peer(PeerParams),
 }
 
-impl RunCommand for SoakOptions {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for SoakOptions {
+    fn execute(&self) -> Result<ExitCode, String> {
         match &self.process {
             Some(SoakProcess::Peer(params)) => peer::run(params),
-            None => self.soak.run(),
+            None => self.soak.execute(),
         }
     }
 }
 
-impl RunCommand for SoakArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for SoakArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let _published = self.publish.publish("soak");
-        soak(&self.schedule, self.figures, self.publish.holders(), self.limit, &listen()?)
+        soak(&self.schedule, self.figures, self.publish.holders(), self.limit, &signals::install()?)
     }
 }

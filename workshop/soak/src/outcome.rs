@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use pagepool::PoolRef;
-use pagepool_cli::engine::figures;
-use pagepool_cli::engine::port_sample::{PortSample, object};
-use pagepool_cli::queues::losses;
-use pagepool_cli::report::loss::{LossLimit, LossShare};
-use pagepool_cli::report::number::grouped;
-use pagepool_cli::report::verdict::Verdict;
-
 use crate::fault_injector::FaultReport;
 use crate::flow::Flow;
+use pagepool::PoolRef;
+use pagepool_cli::report::{LossLimit, LossShare, Verdict, grouped, object};
+use pagepool_cli::traffic::figures::losses;
+use pagepool_cli::traffic::{PortSample, figures};
 
 /// The longest time to the first packet after a fault.
 const RETURN: Duration = Duration::from_secs(1);
@@ -77,13 +73,13 @@ impl SoakResult {
     fn losses(&self, verdict: &mut Verdict, limit: LossLimit) {
         let ways = [DirectionLosses::of(self, 0), DirectionLosses::of(self, 1)];
         let all = |of: fn(&DirectionLosses) -> u64| ways.iter().map(of).sum::<u64>();
-        let (before, at_queues, after) =
-            (all(|way| way.before), all(|way| way.at_queues), all(|way| way.after));
+        let (before, at_full_queues, after) =
+            (all(|way| way.before), all(|way| way.at_full_queues), all(|way| way.after));
         let (unaccounted, never_sent) = (all(|way| way.unaccounted), all(|way| way.never_sent));
         verdict.count("lost_before", before, "lost before the forwarder", "a link was down");
         verdict.count(
             "lost_in_forwarder",
-            at_queues,
+            at_full_queues,
             "lost within the forwarder",
             "a ring or queue was full",
         );
@@ -94,7 +90,11 @@ impl SoakResult {
         verdict.row("not accounted for", unaccounted + never_sent, "must be 0");
         let sent = self.faults.peers.iter().map(|peer| peer.sent).sum();
         let outside = [("before the forwarder", before), ("after the forwarder", after)];
-        verdict.loss(&LossShare::new(sent, losses::at_queues(&self.end).into_iter().chain(outside), limit));
+        verdict.loss(&LossShare::new(
+            sent,
+            losses::at_full_queues(&self.end).into_iter().chain(outside),
+            limit,
+        ));
         verdict.fail_count(unaccounted, "packets are not accounted for within the forwarder");
         verdict.fail_count(never_sent, "packets arrived that were never sent");
     }
@@ -155,7 +155,7 @@ struct DirectionLosses {
     /// Not seen by the socket: a link was down, or a kernel queue was full.
     before: u64,
     /// A ring or queue of the forwarder was full.
-    at_queues: u64,
+    at_full_queues: u64,
     /// Neither sent nor known to be lost.
     unaccounted: u64,
     /// Sent, but not seen by the peer: a link was down, a kernel queue was full, or no peer ran.
@@ -170,14 +170,14 @@ impl DirectionLosses {
         let (to, end) = (1 - from, &soak.end);
         let sent = soak.faults.peers[from].sent;
         let came = end[from].nic.rx_packets + end[from].nic.rx_no_buffer;
-        let at_queues = end[from].nic.rx_no_buffer + end[to].port.tx_overflow;
+        let at_full_queues = end[from].nic.rx_no_buffer + end[to].port.tx_overflow;
         let went = end[to].nic.tx_completed;
         let arrived = soak.faults.peers[to].arrived;
         let more = |out: u64, into: u64| out.saturating_sub(into);
         Self {
             before: more(sent, came),
-            at_queues,
-            unaccounted: came.abs_diff(at_queues + went),
+            at_full_queues,
+            unaccounted: came.abs_diff(at_full_queues + went),
             after: more(went, arrived),
             never_sent: more(came, sent + soak.faults.in_doubt[from]) + more(arrived, went),
         }

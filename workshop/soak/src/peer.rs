@@ -16,7 +16,7 @@ use pagepool_net::NumberedFrames;
 use crate::arrivals::{Arrivals, LIFE_SHIFT};
 use crate::counts::{CountsFile, Order, PeerCounts};
 use crate::sys;
-use pagepool_cli::engine::interrupt::leave_to_parent;
+use pagepool_cli::signals::leave_to_parent;
 
 const BURST: usize = 64;
 const ROOM: usize = 2048;

@@ -4,17 +4,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::Holders;
-use pagepool_cli::demo::veth::{self, VethSetup};
-use pagepool_cli::engine::interrupt::RunSignals;
-use pagepool_cli::engine::run_state::{Phase, RunState, Sample};
-use pagepool_cli::report::figure_options::FigureOptions;
-use pagepool_cli::report::loss::LossLimit;
-
 use crate::fault_injector::{FaultInjector, FaultReport};
 use crate::live::{SoakFigures, SoakSnapshot};
 use crate::outcome::SoakResult;
 use crate::schedule::Schedule;
+use pagepool::Holders;
+use pagepool_cli::demo::veth;
+use pagepool_cli::demo::veth::VethSetup;
+use pagepool_cli::report::{FigureOptions, LossLimit};
+use pagepool_cli::signals::Signals;
+use pagepool_cli::traffic::{Phase, Sample, SharedState};
 
 const MTU: u32 = 1500;
 
@@ -23,13 +22,13 @@ pub fn soak(
     options: FigureOptions,
     holders: Holders,
     limit: LossLimit,
-    signals: &RunSignals,
+    signals: &Signals,
 ) -> Result<ExitCode, String> {
     let setup =
         VethSetup::new(MTU, None, holders).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
     let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
-    let homes = task.homes();
-    let state = Arc::new(RunState::new(1));
+    let pools = task.pools();
+    let state = Arc::new(SharedState::new(1));
     let forwarding = veth::start(task, &state, &hosts)?;
     let warm = state.sample();
     let mut injector = FaultInjector::new(&hosts, &state, schedule)?;
@@ -42,7 +41,7 @@ pub fn soak(
     let faults = injector.end()?;
     let (sample, end) = (state.sample(), at_end(&faults));
     let result = SoakResult { mode, faults, warm: warm.ports, end: sample.ports.clone() };
-    Ok(figures.end(SoakSnapshot { sample, ..end }, &result.verdict(&homes, limit)))
+    Ok(figures.end(SoakSnapshot { sample, ..end }, &result.verdict(&pools, limit)))
 }
 
 fn at_end(faults: &FaultReport) -> SoakSnapshot {

@@ -1,7 +1,7 @@
 //! The options of a soak.
 
 use clap::Args;
-use pagepool_cli::report::number::count_of;
+use pagepool_cli::report::count_of;
 
 /// How long a soak takes, and how often interfaces and peers fail.
 #[derive(Args, Clone, Copy, Debug)]

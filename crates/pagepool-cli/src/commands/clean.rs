@@ -5,18 +5,17 @@ use std::process::ExitCode;
 use clap::Args;
 use pagepool_watch::shown_path;
 
+use crate::command::Command;
 use crate::observing::look::folder;
-use crate::report::error::error_chain;
-use crate::report::output;
-use crate::run_command::RunCommand;
+use crate::report::{error_chain, in_words, output};
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct CleanArgs {}
 
-impl RunCommand for CleanArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for CleanArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let folder = folder()?;
-        let cleaned = folder.clean().map_err(|error| error_chain(&error))?;
+        let cleaned = folder.clean().map_err(in_words)?;
         let mut status = ExitCode::SUCCESS;
         for file in &cleaned {
             match file {

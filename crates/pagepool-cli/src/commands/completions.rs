@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory};
 use clap_complete::{Generator, Shell};
 
+use crate::command::Command;
 use crate::commands::Cli;
 use crate::report::output;
-use crate::run_command::RunCommand;
 
 #[derive(Args)]
 pub struct CompletionsArgs {
@@ -16,11 +16,11 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-impl RunCommand for CompletionsArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for CompletionsArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let mut script = Vec::new();
         write_script(self.shell, &mut script).map_err(|error| error.to_string())?;
-        output::whole(&String::from_utf8_lossy(&script));
+        output::text(&String::from_utf8_lossy(&script));
         Ok(ExitCode::SUCCESS)
     }
 }

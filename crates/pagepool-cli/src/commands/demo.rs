@@ -4,20 +4,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::demo::live::View;
-use crate::demo::place::{self, DemoOn};
-use crate::demo::plan::{self, DemoAction};
-use crate::engine::interrupt::listen;
-use crate::engine::run_time;
-use crate::queues::published_run::PublishOptions;
-use crate::report::figure_options::FigureOptions;
-use crate::report::loss::LossLimit;
-use crate::run_command::RunCommand;
+use crate::command::Command;
+use crate::demo::live::DemoView;
+use crate::demo::place::DemoOn;
+use crate::demo::plan::DemoAction;
+use crate::demo::{place, plan};
+use crate::report::{FigureOptions, LossLimit, run_seconds};
+use crate::signals;
+use crate::traffic::publish_options::PublishOptions;
 
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// Stop after N seconds; Ctrl-C stops earlier and prints the verdict
-    #[arg(long, value_name = "N", default_value = "5", value_parser = run_time::seconds)]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = run_seconds)]
     seconds: u64,
     /// Where the demo runs
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = DemoOn::Auto)]
@@ -39,12 +38,18 @@ pub struct DemoArgs {
     publish: PublishOptions,
 }
 
-impl RunCommand for DemoArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for DemoArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
-        let signals = listen()?;
+        let signals = signals::install()?;
         let _published = self.publish.publish("demo");
         let Self { seconds, figures: options, limit, .. } = *self;
-        place.run(&View { seconds, options, holders: self.publish.holders(), limit, signals: &signals })
+        place.demonstrate(&DemoView {
+            seconds,
+            options,
+            holders: self.publish.holders(),
+            limit,
+            signals: &signals,
+        })
     }
 }

@@ -11,13 +11,10 @@ use clap::Args;
 use pagepool_watch::RunFolder;
 use pagepool_watch::doctor::{DoctorReport, Examination, RULES};
 
-use crate::engine::interrupt::{RunSignals, listen};
+use crate::command::Command;
 use crate::observing::look::folder;
-use crate::report::exit_status;
-use crate::report::json::print_json;
-use crate::report::number::count_of;
-use crate::report::output;
-use crate::run_command::RunCommand;
+use crate::report::{count_of, exit_status, output, print_json};
+use crate::signals::{self, Signals};
 
 /// How often a wait checks for a signal.
 const NAP: Duration = Duration::from_millis(20);
@@ -46,10 +43,10 @@ pub struct DoctorArgs {
     rules: bool,
 }
 
-impl RunCommand for DoctorArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for DoctorArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         if self.rules {
-            output::whole(&report::table(RULES));
+            output::text(&report::table(RULES));
             return Ok(ExitCode::SUCCESS);
         }
         let report = examine(&folder()?, self.of.as_deref(), Duration::from_secs(self.seconds))?;
@@ -68,7 +65,7 @@ impl RunCommand for DoctorArgs {
 /// Examines all processes of a folder, or those with a name or PID. Fails if there are none, or a signal ends
 /// it.
 fn examine(folder: &RunFolder, of: Option<&str>, time: Duration) -> Result<DoctorReport, String> {
-    let signals = listen()?;
+    let signals = signals::install()?;
     let mut examination = Examination::begin(folder, of, time).map_err(|none| none.to_string())?;
     if let Some((pools, left)) = examination.being_filled() {
         let are = if pools == 1 { "1 pool is".to_owned() } else { format!("{pools} pools are") };
@@ -83,7 +80,7 @@ fn examine(folder: &RunFolder, of: Option<&str>, time: Duration) -> Result<Docto
 }
 
 /// Fails on a signal.
-fn wait_until(due: Instant, signals: &RunSignals) -> Result<(), String> {
+fn wait_until(due: Instant, signals: &Signals) -> Result<(), String> {
     while Instant::now() < due {
         if signals.interrupted() {
             return Err("interrupted before the last look".into());

@@ -4,12 +4,10 @@ use clap::Args;
 use pagepool::XdpBuff;
 use pagepool_net::{Action, Ingress, PacketHandler, Tally};
 
-use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::PortHandler;
-use crate::report::number::read_count;
-use crate::report::option_groups::PACKETS;
+use crate::report::{PACKETS, read_count};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
+use crate::traffic::poll_loop::{NoSource, PortHandler};
 
 #[derive(Args, Clone, Debug)]
 pub struct DropArgs {

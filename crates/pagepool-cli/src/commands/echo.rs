@@ -4,10 +4,9 @@ use clap::Args;
 use pagepool::XdpBuff;
 use pagepool_net::{Action, Ingress, PacketHandler, swap_macs};
 
-use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
+use crate::traffic::poll_loop::{NoSource, PortHandler};
 
 #[derive(Args, Clone, Debug)]
 pub struct EchoArgs {

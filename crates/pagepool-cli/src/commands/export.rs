@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pagepool_watch::{MetricsFormat, RunFolder, shown_path};
 
-use crate::engine::interrupt::listen;
+use crate::command::Command;
 use crate::file_name::file_name;
 use crate::observing::look::folder;
 use crate::observing::metrics_server::serve;
 use crate::observing::metrics_text::metrics;
-use crate::report::output;
-use crate::run_command::RunCommand;
+use crate::report::{in_range, output};
+use crate::signals;
 
 /// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);
@@ -53,13 +53,13 @@ pub struct ExportArgs {
     every: Option<u64>,
 }
 
-impl RunCommand for ExportArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for ExportArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         let folder = folder()?;
         match (self.listen, &self.textfile) {
-            (Some(address), _) => serve(address, &folder, &listen()?)?,
-            (None, Some(path)) => write_often(path, &folder, self.every)?,
-            (None, None) => output::whole(&metrics(&folder, MetricsFormat::OpenMetrics)),
+            (Some(address), _) => serve(address, &folder, &signals::install()?)?,
+            (None, Some(path)) => write_repeatedly(path, &folder, self.every)?,
+            (None, None) => output::text(&metrics(&folder, MetricsFormat::OpenMetrics)),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -67,44 +67,57 @@ impl RunCommand for ExportArgs {
 
 /// Writes the file once, or repeatedly until a signal ends the command. A failure may be temporary: the next
 /// try can succeed.
-fn write_often(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
+fn write_repeatedly(path: &Path, folder: &RunFolder, every: Option<u64>) -> Result<(), String> {
     let named = shown_path(path);
-    match fs::symlink_metadata(path) {
-        Ok(there) if !there.is_file() => {
-            return Err(format!("{named} is not a regular file: choose another path"));
-        }
-        _ => {}
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(format!("{named} is not a regular file: choose another path"));
     }
-    let (signals, mut failure) = (listen()?, None);
-    let (mut has_written, mut due) = (false, Instant::now());
+    let signals = signals::install()?;
+    let interval = Duration::from_secs(every.unwrap_or(0));
+    let mut file = TextFile { path, named: &named, interval, has_written: false, failure: None };
+    let mut due = Instant::now();
     loop {
         if Instant::now() >= due {
-            let every = Duration::from_secs(every.unwrap_or(0));
-            match exchange(path, &metrics(folder, MetricsFormat::Prometheus)) {
-                Ok(()) => {
-                    failure
-                        .take()
-                        .iter()
-                        .for_each(|_: &String| output::note(format_args!("{named} is written again")));
-                    (has_written, due) = (true, next_due(due, every, Instant::now()));
-                }
-                Err(error) => {
-                    let why = format!("cannot write {named}: {error}");
-                    if every.is_zero() || !(has_written || may_pass(&error)) {
-                        return Err(why);
-                    }
-                    let pause = every.min(RETRY);
-                    if failure.as_ref() != Some(&why) {
-                        output::warn(format_args!("{why}; the next try is in {} s", pause.as_secs()));
-                    }
-                    (failure, due) = (Some(why), Instant::now() + pause);
-                }
-            }
+            due = file.write(due, &metrics(folder, MetricsFormat::Prometheus))?;
         }
         if every.is_none() || signals.interrupted() {
-            return failure.map_or(Ok(()), Err);
+            return file.failure.map_or(Ok(()), Err);
         }
         std::thread::sleep(NAP);
+    }
+}
+
+/// The file that is written again and again.
+struct TextFile<'a> {
+    path: &'a Path,
+    named: &'a str,
+    interval: Duration,
+    has_written: bool,
+    /// Why it could not be written the last time.
+    failure: Option<String>,
+}
+
+impl TextFile<'_> {
+    /// Returns when the next try is due, or an error if none can succeed.
+    fn write(&mut self, due: Instant, text: &str) -> Result<Instant, String> {
+        let Self { path, named, interval, has_written, failure } = self;
+        let Err(error) = replace_file(path, text) else {
+            if failure.take().is_some() {
+                output::note(format_args!("{named} is written again"));
+            }
+            *has_written = true;
+            return Ok(next_due(due, *interval, Instant::now()));
+        };
+        let why = format!("cannot write {named}: {error}");
+        if interval.is_zero() || !(*has_written || is_temporary(&error)) {
+            return Err(why);
+        }
+        let pause = RETRY.min(*interval);
+        if failure.as_ref() != Some(&why) {
+            output::warn(format_args!("{why}; the next try is in {} s", pause.as_secs()));
+        }
+        *failure = Some(why);
+        Ok(Instant::now() + pause)
     }
 }
 
@@ -116,18 +129,18 @@ fn next_due(due: Instant, every: Duration, now: Instant) -> Instant {
 }
 
 /// Whether an error may go away: it does not come from the arguments.
-fn may_pass(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Writes a new file beside the one at `path`, and renames it to that.
-fn exchange(path: &Path, text: &str) -> io::Result<()> {
+fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_file_name(name_beside(path).ok_or(io::ErrorKind::InvalidInput)?);
     let _ = fs::remove_file(&beside); // of an earlier process with this PID, which was killed
     let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
-    let exchanged = written.and_then(|()| fs::rename(&beside, path));
-    exchanged.inspect_err(|_| drop(fs::remove_file(&beside)))
+    let replaced = written.and_then(|()| fs::rename(&beside, path));
+    replaced.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
 /// The name of the new file: the name of the old one and the PID. Containers that share the folder may all
@@ -143,8 +156,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
-    seconds.ok_or_else(|| "the interval is 1 to 86400 whole seconds".into())
+    in_range(text, 1..=86_400, "the interval is 1 to 86400 whole seconds")
 }
 
 #[cfg(test)]
@@ -158,13 +170,13 @@ mod tests {
         let name = "n".repeat(255);
         let folder = TempFolder::new("pagepool-export").unwrap();
         let path = folder.path().join(&name);
-        exchange(&path, "text").unwrap();
+        replace_file(&path, "text").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
         assert_ne!(name_beside("/a.prom".as_ref()), name_beside("/b.prom".as_ref()), "two of one PID");
     }
 
     #[test]
-    fn files_that_were_missed_are_not_caught_up_with() {
+    fn missed_files_are_skipped() {
         let (due, second) = (Instant::now(), Duration::from_secs(1));
         assert_eq!(next_due(due, second, due + second / 2), due + second, "the beat stays");
         assert_eq!(next_due(due, second, due + 12 * second), due + 13 * second);

@@ -10,13 +10,11 @@ use pagepool::XdpBuff;
 use pagepool_link::shell_word;
 use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
-use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::PortHandler;
-use crate::report::option_groups::INTERFACES;
-use crate::report::output;
-use crate::traffic::command::{PortSide, ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::interface::Interface;
+use crate::report::{INTERFACES, output};
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
+use crate::traffic::poll_loop::{NoSource, PortHandler};
+use crate::traffic::sockets::{Interface, PortSide};
 
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {

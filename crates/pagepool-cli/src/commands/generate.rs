@@ -13,14 +13,12 @@ use pagepool::{Bound, ETH_HEADER, XdpBuff, XdpFrame};
 use pagepool_link::{Mac, shell_word};
 use pagepool_net::{BUDGET, Forwarder, NumberedFrames, PacketHandler, PortId, Stack, TxQueue, ticks};
 
-use crate::engine::frame_source::{FrameSource, SourceState};
-use crate::engine::socket_sizes::{HEADROOM, SocketSizes};
-use crate::report::error::error_chain;
-use crate::report::number::{count_of, read_count};
+use crate::report::{count_of, error_chain, read_count};
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::interface::Interface;
 use crate::traffic::options::{TrafficOptions, TransmitOptions};
+use crate::traffic::poll_loop::{FrameSource, SourceState};
+use crate::traffic::sockets::{HEADROOM, Interface, SocketSizes};
 
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
@@ -242,7 +240,7 @@ impl Generator {
     /// A chunk with a packet of `len` bytes that are not written yet.
     fn buffer(&self, pool: &Bound, len: usize) -> Option<XdpBuff> {
         if self.sizes.in_frags() {
-            let buffer = pool.alloc_frag(self.sizes.chunk() as usize)?;
+            let buffer = pool.alloc_frag(self.sizes.needs.chunk as usize)?;
             return XdpBuff::new(buffer, HEADROOM, len).ok();
         }
         XdpBuff::received(pool.alloc_page()?, len).ok()
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_is_kept_and_what_was_missed_is_let_go() {
+    fn a_pace_skips_missed_frames() {
         let (mut pace, start) = (Pace::new(1000.0), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(pace.due(start, 64), Ok(1), "the first one at once");

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use clap::Args;
 use kernel_pools::KernelOverview;
 
-use crate::observing::chosen::Chosen;
-use crate::observing::options::{ObserveOptions, status};
-use crate::observing::overview::Overview;
-use crate::run_command::RunCommand;
+use crate::command::Command;
+use crate::observing::options::ObserveOptions;
+use crate::observing::overview;
+use crate::observing::selection::{Published, Selection};
 
 /// The long help.
 pub const ABOUT: &str = "\
@@ -32,7 +32,7 @@ them.";
 #[derive(Args, Clone, Debug)]
 pub struct ListArgs {
     #[command(flatten)]
-    of: Chosen,
+    of: Selection,
     /// List the page pools of the kernel's drivers in this network namespace
     ///
     /// Requires Linux 6.8 with CONFIG_PAGE_POOL, and no capability. The counters require
@@ -43,11 +43,11 @@ pub struct ListArgs {
     options: ObserveOptions,
 }
 
-impl RunCommand for ListArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for ListArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         match self.kernel {
-            true => self.options.run_kernel(&KernelOverview).map(|()| ExitCode::SUCCESS),
-            false => self.options.run(&Overview(self.of.clone())).map(status),
+            true => self.options.show(KernelOverview::open()?),
+            false => self.options.show(Published::new(&self.of, overview::lines)?),
         }
     }
 }

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 
+use crate::command::Command;
 use crate::commands::Cli;
 use crate::file_name::file_name;
 use crate::report::output;
-use crate::run_command::RunCommand;
 
 #[derive(Args)]
 pub struct ManArgs {
@@ -18,8 +18,8 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-impl RunCommand for ManArgs {
-    fn run(&self) -> Result<ExitCode, String> {
+impl Command for ManArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
         match &self.dir {
             Some(dir) => {
                 let written = clap_mangen::generate_to(Cli::command(), dir);
@@ -29,7 +29,7 @@ impl RunCommand for ManArgs {
                 let mut page = Vec::new();
                 let man = Man::new(Cli::command().disable_help_subcommand(true));
                 man.render(&mut page).map_err(|error| error.to_string())?;
-                output::whole(&String::from_utf8_lossy(&page));
+                output::text(&String::from_utf8_lossy(&page));
             }
         }
         Ok(ExitCode::SUCCESS)

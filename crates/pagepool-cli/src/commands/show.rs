@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::observing::chosen::Chosen;
+use crate::command::Command;
 use crate::observing::details::Details;
-use crate::observing::options::{ObserveOptions, status};
-use crate::run_command::RunCommand;
+use crate::observing::options::ObserveOptions;
+use crate::observing::selection::{Published, Selection, View};
 
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
     #[command(flatten)]
-    of: Chosen,
+    of: Selection,
     /// Explain what each counter of a pool means, and what to do if it rises
     #[arg(long)]
     explain: bool,
@@ -20,8 +20,14 @@ pub struct ShowArgs {
     options: ObserveOptions,
 }
 
-impl RunCommand for ShowArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        self.options.run(&Details { of: self.of.clone(), explain: self.explain }).map(status)
+impl Command for ShowArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
+        let view: View = match self.explain {
+            true => |look, selected, before, of| Details { explain: true }.lines(look, selected, before, of),
+            false => {
+                |look, selected, before, of| Details { explain: false }.lines(look, selected, before, of)
+            }
+        };
+        self.options.show(Published::new(&self.of, view)?)
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::command::Command;
 use crate::observing::look::folder;
-use crate::run_command::RunCommand;
+use crate::report::in_range;
 use crate::top;
 
 /// The long help.
@@ -31,13 +32,12 @@ pub struct TopArgs {
     filter: String,
 }
 
-impl RunCommand for TopArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        top::run(folder()?, self.delay, self.filter.clone()).map(|()| ExitCode::SUCCESS)
+impl Command for TopArgs {
+    fn execute(&self) -> Result<ExitCode, String> {
+        top::show(folder()?, self.delay, self.filter.clone()).map(|()| ExitCode::SUCCESS)
     }
 }
 
 fn delay(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "the delay is 0.1 to 60 seconds".into())
+    in_range(text, 0.1..=60.0, "the delay is 0.1 to 60 seconds").map(Duration::from_secs_f64)
 }

@@ -10,7 +10,7 @@ use pagepool_net::BUDGET;
 use rtrb::Consumer;
 
 use super::content::{Content, ContentCheck};
-use crate::engine::run_state::RunState;
+use crate::traffic::SharedState;
 
 /// Empty looks before the thread sleeps, and how long it sleeps. No packet waits to be dropped.
 const PATIENCE: u32 = 256;
@@ -20,13 +20,13 @@ const NAP: Duration = Duration::from_micros(50);
 pub fn start(
     queue: Consumer<XdpBuff>,
     content: &Content,
-    state: Arc<RunState>,
+    state: Arc<SharedState>,
 ) -> std::io::Result<JoinHandle<()>> {
     let check = content.clone().check(false);
-    std::thread::Builder::new().name("consumer".into()).spawn(move || run(queue, check, &state))
+    std::thread::Builder::new().name("consumer".into()).spawn(move || consume(queue, check, &state))
 }
 
-fn run(mut queue: Consumer<XdpBuff>, mut check: ContentCheck, state: &RunState) {
+fn consume(mut queue: Consumer<XdpBuff>, mut check: ContentCheck, state: &SharedState) {
     let mut read = Vec::with_capacity(BUDGET);
     let mut idle = 0;
     loop {
@@ -47,7 +47,7 @@ fn burst(
     queue: &mut Consumer<XdpBuff>,
     check: &mut ContentCheck,
     read: &mut Vec<PageBuf>,
-    state: &RunState,
+    state: &SharedState,
 ) -> u64 {
     let (mut taken, mut corrupt) = (0, 0);
     while read.len() < BUDGET

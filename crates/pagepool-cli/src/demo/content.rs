@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_good_once_and_in_order() {
+    fn content_is_accepted_once_and_in_order() {
         let content = Content::new(100);
         let mut check = content.clone().check(false);
         let mut packet = Vec::new();

@@ -6,13 +6,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pagepool::{PoolRef, Tag, XdpBuff};
-use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, swap_macs};
+use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, Stack, swap_macs};
 use rtrb::{Producer, PushError};
 
 use super::plan::DemoAction;
-use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
-use crate::engine::run_state::RunState;
+use crate::traffic::SharedState;
+use crate::traffic::poll_loop::{Drain, NoSource, PollLoop, PollPort, PortHandler, wait_for_warm_up};
 
 /// The longest sleep: short compared with the round trip of a TCP packet that waits for room on a transmit
 /// ring.
@@ -33,28 +32,20 @@ pub struct ForwardTask {
 
 impl ForwardTask {
     /// The pools, for the verdict at the end.
-    pub fn homes(&self) -> [PoolRef; 2] {
+    pub fn pools(&self) -> [PoolRef; 2] {
         self.queues.each_ref().map(|queue| queue.pool.handle())
     }
 
     /// Starts the thread, in the network namespace of the caller, and waits for the end of its warm-up.
-    pub fn start(self, state: Arc<RunState>) -> Result<JoinHandle<DemoHandler>, String> {
-        let Self { queues, pages, burst, action, mut consumer, cpus } = self;
-        let passed = queues.iter().any(|queue| queue.pool.handle().records_holders());
-        let passed = passed.then(|| Tag::new("passed to the consumer"));
-        let stack = move |mut packet: XdpBuff, _: Ingress| match &mut consumer {
-            Some(queue) => {
-                passed.into_iter().for_each(|tag| packet.set_tag(tag));
-                queue.push(packet).map_err(|PushError::Full(packet)| packet)
-            }
-            None => Err(packet),
-        };
+    pub fn start(self, state: Arc<SharedState>) -> Result<JoinHandle<DemoHandler>, String> {
+        let Self { queues, pages, burst, action, consumer, cpus } = self;
+        let records_holders = queues.iter().any(|queue| queue.pool.handle().records_holders());
         let port = |(OpenedDevice { device, pool, .. }, pages)| PollPort { pool, pages, device };
         let polling = PollLoop {
             thread: 0,
             ports: queues.into_iter().zip(pages).map(port).collect(),
             handler: DemoHandler(action),
-            stack,
+            stack: pass_to(consumer, records_holders),
             source: NoSource,
             burst,
             cpus,
@@ -69,6 +60,18 @@ impl ForwardTask {
         let thread = polling.start("forward".into(), state, warm)?;
         wait_for_warm_up(&warmed, 1)?;
         Ok(thread)
+    }
+}
+
+/// Passes packets to the consumer, if there is one.
+fn pass_to(mut consumer: Option<Producer<XdpBuff>>, records_holders: bool) -> impl Stack + Send + 'static {
+    let tag = records_holders.then(|| Tag::new("passed to the consumer"));
+    move |mut packet: XdpBuff, _: Ingress| match &mut consumer {
+        Some(queue) => {
+            tag.into_iter().for_each(|tag| packet.set_tag(tag));
+            queue.push(packet).map_err(|PushError::Full(packet)| packet)
+        }
+        None => Err(packet),
     }
 }
 

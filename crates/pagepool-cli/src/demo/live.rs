@@ -8,35 +8,26 @@ use pagepool_link::TcpTransfer;
 use serde_json::{Map, Value};
 
 use super::outcome::DemoResult;
-use crate::engine::figures;
-use crate::engine::interrupt::RunSignals;
-use crate::engine::port_sample::PortSample;
-use crate::engine::run_state::{RunState, Sample};
-use crate::engine::watch::{Watch, Why};
-use crate::queues::json_lines::{Beside, JsonLines};
-use crate::queues::losses;
-use crate::queues::queue_name::QueueName;
-use crate::report::figure_options::{FigureOptions, OutputForm};
-use crate::report::live_table::LiveTable;
-use crate::report::loss::LossLimit;
-use crate::report::number::grouped;
-use crate::report::verdict::Verdict;
+use crate::report::{FigureOptions, LiveTable, LossLimit, OutputForm, Verdict, per_second};
+use crate::signals::Signals;
+use crate::traffic::figures::{ExtraCounts, JsonLines, QueueName, losses};
+use crate::traffic::{PortSample, Sample, SharedState, Trigger, Watch, figures};
 
 /// Seconds between two lines.
 const STATS_EVERY: u64 = 1;
 
 /// How long a demonstration runs, and what it shows.
-pub struct View<'a> {
+pub struct DemoView<'a> {
     pub seconds: u64,
     pub options: FigureOptions,
     /// What pools record about pages that are out.
     pub holders: Holders,
     pub limit: LossLimit,
-    pub signals: &'a RunSignals,
+    pub signals: &'a Signals,
 }
 
 pub struct DemoFigures<'a> {
-    view: &'a View<'a>,
+    view: &'a DemoView<'a>,
     warm: Sample,
     before: Snapshot,
     table: LiveTable<COLUMNS>,
@@ -58,7 +49,7 @@ pub struct DemoTitle {
 
 impl<'a> DemoFigures<'a> {
     /// Prints the title. `warm`: the counts at the end of the warm-up.
-    pub fn begin(view: &'a View<'a>, warm: Sample, title: DemoTitle) -> Self {
+    pub fn begin(view: &'a DemoView<'a>, warm: Sample, title: DemoTitle) -> Self {
         let options = view.options;
         options.print(&title.line);
         let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
@@ -85,9 +76,9 @@ impl<'a> DemoFigures<'a> {
     /// counts the packets that reached the end of their path.
     pub fn watch(
         &mut self,
-        state: &RunState,
+        state: &SharedState,
         transfer: Option<&TcpTransfer>,
-        arrived: impl Fn(&RunState, &Sample) -> u64,
+        arrived: impl Fn(&SharedState, &Sample) -> u64,
     ) {
         let view = self.view;
         let watch = Watch {
@@ -97,18 +88,18 @@ impl<'a> DemoFigures<'a> {
             signals: view.signals,
         };
         let is_over = || transfer.is_some_and(TcpTransfer::is_over);
-        let show = |at, why| {
+        let show = |at, trigger| {
             let sample = state.sample();
             let arrived = arrived(state, &sample);
             let bytes = transfer.map_or(0, TcpTransfer::received);
-            self.show(why, Snapshot { at, arrived, bytes, sample });
+            self.show(trigger, Snapshot { at, arrived, bytes, sample });
         };
-        watch.run(state, is_over, show, |_| ());
+        watch.wait(state, is_over, show, |_| ());
     }
 
-    fn show(&mut self, why: Why, now: Snapshot) {
+    fn show(&mut self, trigger: Trigger, now: Snapshot) {
         match &mut self.json_lines {
-            Some(lines) => lines.figures(why, now.at, now.sample.ports.clone(), Some(now.beside())),
+            Some(lines) => lines.figures(trigger, now.at, now.sample.ports.clone(), Some(now.beside())),
             None => {
                 self.show_head();
                 let row = self.table.row(&cells(&self.before, &now, &self.warm));
@@ -141,15 +132,15 @@ struct Snapshot {
 
 impl Snapshot {
     /// What reached the end of its path.
-    fn beside(&self) -> Beside {
+    fn beside(&self) -> ExtraCounts {
         let counts = vec![("packets", self.arrived), ("bytes", self.bytes)];
-        Beside { name: "arrived", counts, now: Map::new() }
+        ExtraCounts { name: "arrived", counts, now: Map::new() }
     }
 }
 
 /// Packets that found a queue full.
 fn lost(ports: &[PortSample]) -> u64 {
-    losses::at_queues(ports).iter().map(|(_, count)| count).sum()
+    losses::at_full_queues(ports).iter().map(|(_, count)| count).sum()
 }
 
 const LEGEND: &str = "\
@@ -178,7 +169,7 @@ const WITH_TRANSFER: [usize; COLUMNS] = [4, 6, 9, 5, 5, 5, 4, 4, 6, 8, 4, 9];
 
 fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] {
     let took = now.at.saturating_sub(before.at).as_secs_f64().max(1e-3); // two requests at once
-    let rate = |new: u64, old: u64| grouped((new.saturating_sub(old) as f64 / took) as u64);
+    let rate = |new: u64, old: u64| per_second(new.saturating_sub(old), took);
     let ports = &now.sample.ports;
     let pages = figures::page_locations(ports);
     [

@@ -19,13 +19,13 @@ use rtrb::RingBuffer;
 
 use super::content::Content;
 use super::forward_task::{DemoHandler, ForwardTask};
-use super::live::{DemoFigures, DemoTitle, View};
+use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
-use crate::engine::memory_node;
-use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::report::error::{error_chain, no_thread};
+use crate::report::{in_words, no_thread};
+use crate::traffic::sockets::memory_node;
+use crate::traffic::{Phase, Sample, SharedState};
 
 const MODE: &str = "in_memory";
 
@@ -35,11 +35,11 @@ pub struct MemoryDemo {
     pub size: usize,
 }
 
-pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<ExitCode, String> {
+pub fn demonstrate(demo: MemoryDemo, view: &DemoView<'_>) -> Result<ExitCode, String> {
     let MemoryDemo { action, size } = demo;
-    let sizes = Sizes::of(size, view.holders);
-    let (queues, ports) = open(&sizes).map_err(|error| error_chain(&error))?;
-    let homes = queues.each_ref().map(|queue| queue.pool.handle());
+    let sizes = Sizes::new(size, view.holders);
+    let (queues, ports) = open(&sizes).map_err(in_words)?;
+    let pools = queues.each_ref().map(|queue| queue.pool.handle());
     let threads = MemoryThreads::start(queues, ports, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());
     let mut figures = DemoFigures::begin(view, warm.clone(), title(demo, view.seconds));
@@ -62,7 +62,7 @@ pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<ExitCode, String> {
         warm: warm.ports,
         end: end.ports,
     };
-    Ok(figures.end(&result, 0, &result.verdict(&homes, view.limit)))
+    Ok(figures.end(&result, 0, &result.verdict(&pools, view.limit)))
 }
 
 fn title(MemoryDemo { action, size }: MemoryDemo, seconds: u64) -> DemoTitle {
@@ -76,7 +76,7 @@ fn title(MemoryDemo { action, size }: MemoryDemo, seconds: u64) -> DemoTitle {
 }
 
 /// Packets that reached the end of their path: counted by the sink, or by the port that drops them.
-fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
+fn arrived(action: DemoAction, state: &SharedState, sample: &Sample) -> u64 {
     match action {
         DemoAction::Drop => sample.ports.first().map_or(0, |port| port.port.drop),
         _ => state.arrived.load(Ordering::Relaxed),
@@ -99,7 +99,7 @@ fn open(sizes: &Sizes) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
 }
 
 struct MemoryThreads {
-    state: Arc<RunState>,
+    state: Arc<SharedState>,
     forwarding: JoinHandle<DemoHandler>,
     consumer: Option<JoinHandle<()>>,
     wire: PortThread,
@@ -118,7 +118,7 @@ impl MemoryThreads {
             DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
             _ => (None, None),
         };
-        let (state, content) = (Arc::new(RunState::new(1)), Content::new(demo.size));
+        let (state, content) = (Arc::new(SharedState::new(1)), Content::new(demo.size));
         let mut on_wire = wire::PacketWire::new(ports, demo.action, &content, state.clone());
         let wire = PortThread::new("wire", move || on_wire.step()).map_err(failed)?;
         let consumer = queue.map(|queue| consumer::start(queue, &content, state.clone()));

@@ -3,11 +3,9 @@
 use pagepool::{PAGE_SIZE, PoolRef};
 
 use super::plan::DemoAction;
-use crate::engine::figures;
-use crate::engine::port_sample::{PortSample, pool_fields};
-use crate::queues::losses;
-use crate::report::loss::{LossLimit, LossShare};
-use crate::report::verdict::Verdict;
+use crate::report::{LossLimit, LossShare, Verdict};
+use crate::traffic::figures::losses;
+use crate::traffic::{PortSample, figures, pool_fields};
 
 #[derive(Debug)]
 pub struct DemoResult {
@@ -31,7 +29,7 @@ pub struct DemoResult {
 impl DemoResult {
     /// Judges the run, with the pools, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef], limit: LossLimit) -> Verdict {
-        let mut verdict = Verdict::new(figures::WELL);
+        let mut verdict = Verdict::new(figures::PROOF);
         self.packets(&mut verdict, limit);
         self.memory(&mut verdict, pools);
         verdict
@@ -39,7 +37,7 @@ impl DemoResult {
 
     fn packets(&self, verdict: &mut Verdict, limit: LossLimit) {
         let Self { mode, action, size, seconds, sent, arrived, corrupt, gbit_s, end, .. } = self;
-        let places = losses::at_queues(end);
+        let places = losses::at_full_queues(end);
         let lost = places.iter().map(|(_, count)| count).sum();
         // Packets that neither arrived nor are known to be lost, or that arrived without being sent.
         let unaccounted = sent.abs_diff(arrived + lost);
@@ -53,9 +51,8 @@ impl DemoResult {
         verdict.field("sent", sent);
         verdict.field("unaccounted", unaccounted);
         verdict.field("corrupt", corrupt);
-        if let Some(gbit_s) = gbit_s {
-            verdict.text_row("Gbit/s", &format!("{gbit_s:.2}"), "TCP, kernel to kernel");
-        }
+        let gbit = gbit_s.map(|gbit_s| format!("{gbit_s:.2}"));
+        gbit.iter().for_each(|gbit| verdict.text_row("Gbit/s", gbit, "TCP, kernel to kernel"));
         verdict.count("packets", *arrived, "packets", self.checked());
         verdict.row("packets/s", pps as u64, &format!("over {seconds:.1} s"));
         verdict.count("lost_total", lost, "lost, a queue was full", self.why_lost(lost));
@@ -164,7 +161,7 @@ mod tests {
         (dropped.sent, dropped.end[0].port.pass_refused, dropped.end[1].port.tx_overflow) = (15, 3, 2);
         let known = last_line(&dropped, &[]);
         let lost = "33.3 % of 15 packets were lost (not forwarded 20.0 %, transmit 13.3 %)";
-        assert_eq!(known, format!("PASS: {}; {lost}", figures::WELL));
+        assert_eq!(known, format!("PASS: {}; {lost}", figures::PROOF));
         let limited = dropped.verdict(&[], LossLimit { max_loss: Some(33.0) }).to_string();
         assert!(limited.contains("\nFAIL: more packets were lost than --max-loss 33 allows; "), "{limited}");
         (dropped.sent, dropped.end[0].nic.rx_no_buffer) = (19, 4);

@@ -4,11 +4,10 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use super::live::View;
+use super::live::DemoView;
 use super::memory::{self, MemoryDemo};
 use super::plan::DemoAction;
 use super::veth::{self, VethSetup};
-use crate::engine::privileges::named;
 use crate::report::output;
 use crate::sys::{self, CapabilitySet};
 
@@ -34,16 +33,16 @@ pub enum DemoPlace {
 
 impl DemoPlace {
     /// Runs the demonstration there, and judges it.
-    pub fn run(self, view: &View<'_>) -> Result<ExitCode, String> {
+    pub fn demonstrate(self, view: &DemoView<'_>) -> Result<ExitCode, String> {
         let set_up = |mtu| VethSetup::new(mtu, sys::two_cpus(), view.holders);
         match self {
-            Self::Memory(demo) => memory::run(demo, view),
-            Self::Veth(mtu) => veth::run(set_up(mtu)?, mtu, view),
+            Self::Memory(demo) => memory::demonstrate(demo, view),
+            Self::Veth(mtu) => veth::demonstrate(set_up(mtu)?, mtu, view),
             Self::VethElse(mtu, demo) => match set_up(mtu) {
-                Ok(setup) => veth::run(setup, mtu, view),
+                Ok(setup) => veth::demonstrate(setup, mtu, view),
                 Err(why) => {
                     output::note(why_in_memory(&why));
-                    memory::run(demo, view)
+                    memory::demonstrate(demo, view)
                 }
             },
         }
@@ -61,7 +60,7 @@ fn why_in_memory(why: &str) -> String {
         false => format!(
             "This process lacks {}, so using in-memory NICs. For the AF_XDP demo run as root, outside a \
              restricted container.",
-            named(missing)
+            sys::capability_list(missing)
         ),
         true => format!("The AF_XDP demo is not available, so using in-memory NICs: {why}"),
     }

@@ -4,7 +4,8 @@ use clap::ValueEnum;
 use pagepool::{ArenaParams, Holders, NodeId, NodePolicy, PAGE_SIZE, PoolParams};
 use pagepool_net::{BUDGET, OpenParams};
 
-use crate::engine::memory_node;
+use crate::report::in_range;
+use crate::traffic::sockets::memory_node;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoAction {
@@ -24,26 +25,15 @@ impl DemoAction {
     }
 }
 
-/// The shortest and longest packet, without the frame check sequence. 64 bytes is the usual size for
-/// measurements with small packets.
-const SHORTEST: usize = 64;
-const LONGEST: usize = 9000;
-
+/// Reads the length of a packet, without the frame check sequence. 64 bytes is the usual size for measurements
+/// with small packets.
 pub fn size(text: &str) -> Result<usize, String> {
-    let size = text.parse().ok().filter(|size| (SHORTEST..=LONGEST).contains(size));
-    size.ok_or_else(|| {
-        format!("a packet has {SHORTEST} to {LONGEST} bytes; common sizes are 64, 1500 and 9000")
-    })
+    in_range(text, 64..=9000, "a packet has 64 to 9000 bytes; common sizes are 64, 1500 and 9000")
 }
 
-/// The MTUs of a link: from what every IPv4 host accepts up to the limit of IPv4.
-const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
-
+/// Reads the MTU of a link: from what every IPv4 host accepts up to the limit of IPv4.
 pub fn mtu(text: &str) -> Result<u32, String> {
-    let mtu = text.parse().ok().filter(|mtu| MTUS.contains(mtu));
-    mtu.ok_or_else(|| {
-        format!("the MTU is {} to {} bytes; common values are 1500 and 9000", MTUS.start(), MTUS.end())
-    })
+    in_range(text, 576..=65_535, "the MTU is 576 to 65535 bytes; common values are 1500 and 9000")
 }
 
 const RING: usize = 512;
@@ -77,11 +67,11 @@ impl Sizes {
     /// Packets of the first NIC are on its receive ring, on a transmit ring, waiting for that (as many
     /// packets as it has slots), waiting for the other thread, or in bursts that threads work on. The second
     /// NIC only sends.
-    pub fn of(packet: usize, holders: Holders) -> Self {
+    pub fn new(packet: usize, holders: Holders) -> Self {
         let buffers = packet.div_ceil(Self::capacity(packet));
         let queued = RING + QUEUE + 4 * BUDGET;
         let pages = [2 * RING + buffers * queued + SPARE, RING + SPARE];
-        Self { packet, pages, node: memory_node::home([], &[]), holders }
+        Self { packet, pages, node: memory_node::choose([], &[]), holders }
     }
 
     /// Bytes of packet in a page.

@@ -18,13 +18,12 @@ use pagepool_link::{LinkError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoH
 use pagepool_net::{Attach, DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
-use super::live::{DemoFigures, DemoTitle, View};
+use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
-use crate::engine::memory_node;
-use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::engine::socket_sizes::SocketSizes;
-use crate::report::error::error_chain;
+use crate::report::{error_chain, in_words};
+use crate::traffic::sockets::{SocketSizes, memory_node};
+use crate::traffic::{self, Phase, Sample, SharedState};
 
 /// The sender is stopped when the time is over. This limits it if that fails.
 const GRACE: Duration = Duration::from_secs(60);
@@ -43,12 +42,12 @@ impl VethSetup {
     pub fn new(mtu: u32, cpus: Option<[usize; 2]>, holders: Holders) -> Result<Self, String> {
         let stacks = [cpus.map(|[host, _]| host as u32), None];
         let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
-        let hosts = TwoHosts::new(&params).map_err(|error| error_chain(&error))?;
+        let hosts = TwoHosts::new(&params).map_err(in_words)?;
         let names = hosts.near.each_ref().map(|link| format!("af_xdp:{}", link.name));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
         // In the namespace of the links: a socket belongs to the namespace in which it is opened.
         let task = hosts.run_between(move || open(&names, SocketSizes::of_mtu(mtu).recording(holders), cpu));
-        Ok(Self { task: task.map_err(|error| error_chain(&error))?, hosts })
+        Ok(Self { task: task.map_err(in_words)?, hosts })
     }
 
     /// How the devices are attached. Both are of one kind.
@@ -64,8 +63,8 @@ impl VethSetup {
 /// Opens a queue of each interface, over one memory, for a thread on a CPU.
 fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
     let mut cpus: Vec<_> = cpu.into_iter().collect();
-    let sizes = sizes.on(memory_node::home([], &cpus));
-    if let Some(node) = sizes.node().filter(|_| cpus.is_empty()) {
+    let sizes = sizes.on(memory_node::choose([], &cpus));
+    if let Some(node) = sizes.needs.node.filter(|_| cpus.is_empty()) {
         cpus = memory_node::cpus_of(node);
     }
     let arena = Arena::new(sizes.arena("demo", 2))?;
@@ -77,12 +76,12 @@ fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<F
     Ok(ForwardTask { queues, pages: [pages; 2], burst, action: DemoAction::Forward, consumer: None, cpus })
 }
 
-pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, String> {
+pub fn demonstrate(setup: VethSetup, mtu: u32, view: &DemoView<'_>) -> Result<ExitCode, String> {
     let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
     let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
     let title = title(&mode, batch, mtu, view.seconds);
-    let homes = task.homes();
-    let state = Arc::new(RunState::new(1));
+    let pools = task.pools();
+    let state = Arc::new(SharedState::new(1));
     let forwarding = start(task, &state, &hosts)?;
     let (start, warm) = (Instant::now(), state.sample());
     let mut figures = DemoFigures::begin(view, warm.clone(), title);
@@ -104,7 +103,7 @@ pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<ExitCode, Stri
         warm: warm.ports,
         end: end.ports,
     };
-    Ok(figures.end(&result, report.received, &result.verdict(&homes, view.limit)))
+    Ok(figures.end(&result, report.received, &result.verdict(&pools, view.limit)))
 }
 
 fn title(mode: &str, batch: bool, mtu: u32, seconds: u64) -> DemoTitle {
@@ -125,7 +124,7 @@ fn title(mode: &str, batch: bool, mtu: u32, seconds: u64) -> DemoTitle {
 /// interfaces.
 pub fn start(
     task: ForwardTask,
-    state: &Arc<RunState>,
+    state: &Arc<SharedState>,
     hosts: &TwoHosts,
 ) -> Result<JoinHandle<DemoHandler>, String> {
     let state = state.clone();
@@ -135,7 +134,7 @@ pub fn start(
 /// Transfers from one host to the other until the time is over or a signal ends the demonstration.
 fn transfer(
     hosts: &TwoHosts,
-    state: &RunState,
+    state: &SharedState,
     figures: &mut DemoFigures<'_>,
     seconds: u64,
 ) -> Result<TcpReport, String> {
@@ -150,5 +149,5 @@ fn transfer(
 }
 
 fn sum(sample: &Sample, of: fn(&DeviceStats) -> u64) -> u64 {
-    sample.ports.iter().map(|at| of(&at.nic)).sum()
+    traffic::sum(&sample.ports, |at| of(&at.nic))
 }

@@ -7,7 +7,7 @@ use pagepool_net::{BUDGET, NicPort, PortStep};
 
 use super::content::{Content, ContentCheck};
 use super::plan::DemoAction;
-use crate::engine::run_state::{Phase, RunState};
+use crate::traffic::{Phase, SharedState};
 
 /// The two ends of the wire, and the packets on it.
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub struct PacketWire {
     check: ContentCheck,
     next: u64,
     packet: Vec<u8>,
-    state: Arc<RunState>,
+    state: Arc<SharedState>,
 }
 
 impl PacketWire {
     /// The source sends into the first port. The sink is where packets come out.
-    pub fn new(ports: [NicPort; 2], action: DemoAction, content: &Content, state: Arc<RunState>) -> Self {
+    pub fn new(ports: [NicPort; 2], action: DemoAction, content: &Content, state: Arc<SharedState>) -> Self {
         let sink = if action == DemoAction::Echo { 0 } else { 1 };
         let check = content.clone().check(action == DemoAction::Echo);
         Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), state }

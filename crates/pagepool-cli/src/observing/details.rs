@@ -4,37 +4,28 @@ use pagepool::{DeferredStats, Stats};
 use pagepool_watch::commands::recycled_of;
 use pagepool_watch::{EntryView, Observation, PoolMoved, PoolView, ProcessView, shown_path};
 
-use super::chosen::Chosen;
-use super::json;
 use super::look::{ago, has_deferred, percent, places};
-use super::options::Shown;
 use super::overview::title;
-use crate::engine::figures::holders;
-use crate::report::live_table::LiveLine;
-use crate::report::number::grouped;
-use crate::report::terminal::Terminal;
+use crate::report::{LiveLine, Terminal, grouped, holders};
 
 /// The indent of the meaning of a counter.
 const MEANING: &str = "      ";
 
+/// Makes the lines, with what each counter means if `explain` is set.
 pub struct Details {
-    pub of: Chosen,
     pub explain: bool,
 }
 
-impl Shown for Details {
-    fn lines(
+impl Details {
+    pub fn lines(
         &self,
         look: &Observation,
+        selected: &[ProcessView],
         before: Option<&Observation>,
         terminal: Option<Terminal>,
     ) -> Vec<LiveLine> {
-        let chosen = self.of.of(look);
-        if chosen.is_empty() {
-            return vec![LiveLine::plain(self.of.nothing(look))];
-        }
         let mut lines = Vec::new();
-        for process in &chosen {
+        for process in selected {
             lines.push(title(look, process));
             lines.push(LiveLine::plain(format!("  file {}", shown_path(&process.file))));
             for pool in &process.pools {
@@ -46,16 +37,6 @@ impl Shown for Details {
         lines
     }
 
-    fn json(&self, look: &Observation) -> serde_json::Value {
-        json::look(look, self.of.of(look).into_iter())
-    }
-
-    fn check(&self, look: &Observation) -> Result<(), String> {
-        self.of.check(look)
-    }
-}
-
-impl Details {
     fn pool(
         &self,
         lines: &mut Vec<LiveLine>,
@@ -64,28 +45,20 @@ impl Details {
         pool: &PoolView,
         before: Option<&Observation>,
     ) {
-        let mut say = |text: String| lines.push(LiveLine::plain(text));
-        let thread = pool.thread.as_ref().map_or("bound to an unknown thread, or to none".into(), |thread| {
-            format!("bound to thread {} (tid {})", thread.name, thread.tid)
-        });
-        let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
-        say(format!("  pool {} (id {}): {thread}{interface}", pool.name, pool.id));
-        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
-        let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
-        say(format!("    made {made} ago{ended}; memory id {}, area {}", pool.mem_id, pool.area_id));
-        say(format!("    parameters: {}", listed(&pool.params)));
-        let total = grouped(pool.inflight.total.max(0) as u64);
-        let size = grouped(pool.page_bytes);
-        say(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
+        let mut add = |text: String| lines.push(LiveLine::plain(text));
+        let [owner, made] = owner_and_age(look, pool);
+        add(format!("  {owner}"));
+        add(format!("    {made}; memory id {}, area {}", pool.mem_id, pool.area_id));
+        add(format!("    parameters: {}", listed(&pool.params)));
+        let (total, size) = (grouped(pool.inflight.total.max(0) as u64), grouped(pool.page_bytes));
+        add(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
         if let Some(waiting) = process.waiting_for_packets(pool) {
-            say(format!("    of those out, {} wait for packets", grouped(waiting)));
+            add(format!("    of those out, {} wait for packets", grouped(waiting)));
         }
-        match before.and_then(|before| PoolMoved::between(before, look, process, pool)) {
-            Some(moved) => say(rates(&moved)),
-            None => recycled_of(&[pool.stats])
-                .into_iter()
-                .for_each(|of| say(format!("    recycled {} % since it was made", percent(of)))),
-        }
+        let moved = before.and_then(|before| PoolMoved::between(before, look, process, pool));
+        let recycled =
+            || Some(format!("    recycled {} % since it was made", percent(recycled_of(&[pool.stats])?)));
+        moved.as_ref().map(rates).or_else(recycled).into_iter().for_each(&mut add);
         self.counters(lines, pool.stats.fields(), Stats::DOCS);
         lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
         if has_deferred(&pool.deferred) {
@@ -116,6 +89,17 @@ impl Details {
         let some = entry.counters.iter().filter(|(_, value)| *value > 0);
         lines.extend(some.map(|(name, value)| LiveLine::plain(counter(name, *value))));
     }
+}
+
+/// A pool with its owner, and how long it exists.
+pub fn owner_and_age(look: &Observation, pool: &PoolView) -> [String; 2] {
+    let thread = pool.thread.as_ref().map_or("bound to an unknown thread, or to none".into(), |thread| {
+        format!("bound to thread {} (tid {})", thread.name, thread.tid)
+    });
+    let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
+    let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
+    let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
+    [format!("pool {} (id {}): {thread}{interface}", pool.name, pool.id), format!("made {made} ago{ended}")]
 }
 
 /// Who holds the pages of a pool. Tags are whole if there is room.

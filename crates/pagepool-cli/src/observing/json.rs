@@ -2,19 +2,17 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pagepool::{DeferredStats, Stats};
 use pagepool_watch::commands::recycled_of;
 use pagepool_watch::{EntryView, Life, Observation, PoolView, ProcessView};
 use serde_json::{Map, Value, json};
 
-use crate::engine::figures::holders;
-use crate::engine::port_sample::object;
+use crate::report::{holders, object};
 
-pub fn look(look: &Observation, processes: impl Iterator<Item = ProcessView>) -> Value {
+pub fn look(look: &Observation, processes: &[ProcessView]) -> Value {
     json!({
         "time": seconds(look.at),
         "folder": look.folder.display().to_string(),
-        "processes": processes.map(|of| process(&of)).collect::<Vec<_>>(),
+        "processes": processes.iter().map(process).collect::<Vec<_>>(),
         "errors": look.errors,
     })
 }
@@ -40,7 +38,6 @@ fn process(process: &ProcessView) -> Value {
 }
 
 fn pool(pool: &PoolView) -> Value {
-    let thread = pool.thread.as_ref().map(|thread| json!({ "tid": thread.tid, "name": thread.name }));
     let pages = &pool.inflight;
     json!({
         "id": pool.id,
@@ -48,7 +45,7 @@ fn pool(pool: &PoolView) -> Value {
         "mem_id": pool.mem_id,
         "area_id": pool.area_id,
         "ifindex": pool.ifindex,
-        "thread": thread,
+        "thread": holders::thread(&pool.thread),
         "created": seconds(pool.created),
         "detach_time": pool.detached.map(seconds),
         "page_bytes": pool.page_bytes,
@@ -56,18 +53,13 @@ fn pool(pool: &PoolView) -> Value {
         "inflight_mem": pool.inflight_bytes(),
         "recycled_percent": recycled_of(&[pool.stats]),
         "pages": {
-            "cache": pages.cache,
-            "lanes": pages.lanes,
-            "ring": pages.ring,
-            "frag": pages.frag,
-            "deferred": pages.deferred,
-            "uncollected": pages.uncollected,
-            "out": pages.out,
+            "cache": pages.cache, "lanes": pages.lanes, "ring": pages.ring, "frag": pages.frag,
+            "deferred": pages.deferred, "uncollected": pages.uncollected, "out": pages.out,
         },
-        "stats": stats(&pool.stats),
+        "stats": object(pool.stats.fields()),
         "frag_waste": pool.frag_waste,
-        "deferred": deferred(&pool.deferred),
-        "holders": pool.holders.as_ref().map(holders::fields),
+        "deferred": object(pool.deferred.fields()),
+        "holders": pool.holders.as_ref().map(holders::json),
         "params": params(&pool.params),
     })
 }
@@ -82,14 +74,6 @@ fn entry(entry: &EntryView) -> Value {
         "params": params(&entry.params),
         "counters": counters,
     })
-}
-
-fn stats(stats: &Stats) -> Map<String, Value> {
-    object(stats.fields())
-}
-
-fn deferred(stats: &DeferredStats) -> Map<String, Value> {
-    object(stats.fields())
 }
 
 fn params(params: &[(String, String)]) -> Map<String, Value> {

@@ -6,8 +6,7 @@ use pagepool::{DeferredStats, Inflight};
 use pagepool_watch::commands::spoken;
 use pagepool_watch::{Life, Observation, ProcessView, RunFolder, shown_path};
 
-use crate::report::error::error_chain;
-use crate::report::number::grouped;
+use crate::report::{grouped, in_words};
 
 /// The message if a look found no process.
 pub fn nobody_publishes(look: &Observation) -> String {
@@ -25,7 +24,7 @@ pub fn ago(look: &Observation, then: SystemTime) -> String {
 
 /// The folder that this user's processes publish in.
 pub fn folder() -> Result<RunFolder, String> {
-    RunFolder::of_user().map_err(|error| error_chain(&error))
+    RunFolder::of_user().map_err(in_words)
 }
 
 pub fn is_alive(process: &ProcessView) -> bool {

@@ -11,7 +11,6 @@ mod request;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use pagepool_watch::RunFolder;
@@ -19,9 +18,9 @@ use pagepool_watch::RunFolder;
 use self::client::{MOST_BYTES, MetricsClient};
 use self::request::{RequestHead, content_type, read_head};
 use super::metrics_text::metrics;
-use crate::engine::interrupt::RunSignals;
 use crate::report::output;
-use crate::sys;
+use crate::signals::Signals;
+use crate::sys::{self, PollFd, PollFlags};
 
 /// How often the server checks for the end of the run, and for clients that are too slow.
 const LOOK: Duration = Duration::from_millis(200);
@@ -31,7 +30,7 @@ const MOST_CLIENTS: usize = 64;
 const A_ROUND: usize = 16;
 
 /// Serves metrics until a signal ends the command.
-pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> Result<(), String> {
+pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &Signals) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot listen at {address}: {error}");
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -39,10 +38,11 @@ pub fn serve(address: SocketAddr, folder: &RunFolder, signals: &RunSignals) -> R
     output::line(format_args!("Metrics are at http://{address}/metrics until Ctrl-C."));
     let mut clients: Vec<MetricsClient> = Vec::new();
     while !signals.interrupted() {
-        let waits = clients.iter().map(MetricsClient::waits_for).chain([(listener.as_fd(), false)]);
-        sys::wait_for_any(waits, LOOK).map_err(failed)?;
+        let listening = PollFd::new(&listener, PollFlags::IN);
+        let mut waits: Vec<_> = clients.iter().map(MetricsClient::waits_for).chain([listening]).collect();
+        sys::wait_for_any(&mut waits, LOOK).map_err(failed)?;
         accept(&listener, &mut clients);
-        clients.retain_mut(|client| client.go_on(|head, comes_more| answer(head, comes_more, folder)));
+        clients.retain_mut(|client| client.advance(|head, comes_more| answer(head, comes_more, folder)));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ fn accept(listener: &TcpListener, clients: &mut Vec<MetricsClient>) {
 
 /// Closes the client that loses least; of several, the oldest.
 fn close_one(clients: &mut Vec<MetricsClient>) {
-    if let Some((at, _)) = clients.iter().enumerate().min_by_key(|(_, client)| client.worth()) {
+    if let Some((at, _)) = clients.iter().enumerate().min_by_key(|(_, client)| client.closing_cost()) {
         clients.remove(at);
     }
 }

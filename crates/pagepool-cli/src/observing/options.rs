@@ -4,17 +4,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pagepool_link::LinkError;
-use pagepool_watch::{KernelLook, KernelWatch, Observation};
-use serde::Serialize;
 
-use super::look::folder;
-use crate::engine::interrupt::{RunSignals, listen};
-use crate::report::error::error_chain;
-use crate::report::json::{json_line, print_json};
-use crate::report::live_table::LiveLine;
-use crate::report::output;
-use crate::report::terminal::Terminal;
+use crate::report::{LiveLine, Terminal, in_range, json_line, output, print_json};
+use crate::signals::{self, Signals};
 
 /// The time between two checks for the end of the command.
 const NAP: Duration = Duration::from_millis(20);
@@ -33,99 +25,81 @@ pub struct ObserveOptions {
     watch: Option<u64>,
 }
 
-/// What a look shows: lines for people, and JSON.
+/// What is looked at, as lines for people and as JSON.
 pub trait Shown {
+    type Look;
+    /// The indent where a line is folded, in a single look.
+    const INDENT: usize;
+
+    fn look(&mut self) -> Result<Self::Look, String>;
     /// `before`: the previous look, from the second look on.
     fn lines(
         &self,
-        look: &Observation,
-        before: Option<&Observation>,
+        look: &Self::Look,
+        before: Option<&Self::Look>,
         terminal: Option<Terminal>,
     ) -> Vec<LiveLine>;
-    fn json(&self, look: &Observation) -> serde_json::Value;
+    fn json(&self, look: &Self::Look) -> serde_json::Value;
     /// An error if what the user named was not found.
-    fn check(&self, look: &Observation) -> Result<(), String>;
-}
-
-pub trait ShownOfKernel {
-    /// `before`: the previous look, from the second look on.
-    fn lines(&self, look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine>;
-    fn json(&self, look: &KernelLook) -> serde_json::Value;
+    fn check(&self, _: &Self::Look) -> Result<(), String> {
+        Ok(())
+    }
+    /// Why parts could not be read.
+    fn errors(_: &Self::Look) -> &[String] {
+        &[]
+    }
 }
 
 impl ObserveOptions {
-    /// Shows a look, once or until a signal ends the command. `Ok(false)`: a file could not be read.
-    pub fn run(&self, shown: &impl Shown) -> Result<bool, String> {
-        let folder = folder()?;
-        let mut look = Observation::at(&folder);
+    /// Shows a look, once or until a signal ends the command. The status is a failure if a part could not be
+    /// read.
+    pub fn show<S: Shown>(&self, mut shown: S) -> Result<ExitCode, String> {
+        let mut look = shown.look()?;
         shown.check(&look)?;
-        let Some(seconds) = self.watch else {
-            self.show_once(shown, &look)?;
-            return Ok(look.errors.is_empty());
-        };
-        let signals = listen()?;
-        self.show(shown, &look, None)?;
-        again_every(seconds, &signals, || {
-            let before = std::mem::replace(&mut look, Observation::at(&folder));
-            self.show(shown, &look, Some(&before))
-        })?;
-        Ok(look.errors.is_empty())
-    }
-
-    /// Shows the page pools of the kernel, once or until a signal ends the command.
-    pub fn run_kernel(&self, shown: &impl ShownOfKernel) -> Result<(), String> {
-        let said = |error: LinkError| error_chain(&error);
-        let mut watch = KernelWatch::open().map_err(said)?;
-        let mut look = watch.look().map_err(said)?;
-        let Some(seconds) = self.watch else {
-            match self.json {
-                true => print_json(&shown.json(&look)),
-                false => {
-                    shown.lines(&look, None).iter().for_each(|line| output::hanging(&line.text, 8, None))
-                }
-            }
-            return Ok(());
-        };
-        let show = |look: &KernelLook, before: Option<&KernelLook>| match self.json {
-            true => print_line(&shown.json(look)),
-            false => {
-                print_block(&shown.lines(look, before), Terminal::of_output());
-                Ok(())
-            }
-        };
-        let signals = listen()?;
-        show(&look, None)?;
-        again_every(seconds, &signals, || {
-            let before = std::mem::replace(&mut look, watch.look().map_err(said)?);
-            show(&look, Some(&before))
-        })
-    }
-
-    fn show_once(&self, shown: &impl Shown, look: &Observation) -> Result<(), String> {
-        match self.json {
-            true => print_json(&shown.json(look)),
-            false => {
-                let lines = shown.lines(look, None, Terminal::of_output());
-                lines.iter().for_each(|line| output::hanging(&line.text, 4, line.colour));
-                look.errors.iter().for_each(output::error);
+        match self.watch {
+            None => self.show_once(&shown, &look),
+            Some(seconds) => {
+                let signals = signals::install()?;
+                self.show_again(&shown, &look, None)?;
+                again_every(seconds, &signals, || {
+                    let before = std::mem::replace(&mut look, shown.look()?);
+                    self.show_again(&shown, &look, Some(&before))
+                })?;
             }
         }
-        Ok(())
+        Ok(if S::errors(&look).is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn show(
+    fn show_once<S: Shown>(&self, shown: &S, look: &S::Look) {
+        if self.json {
+            return print_json(&shown.json(look));
+        }
+        let lines = shown.lines(look, None, Terminal::of_output());
+        lines.iter().for_each(|line| output::hanging(&line.text, S::INDENT, line.colour));
+        S::errors(look).iter().for_each(output::error);
+    }
+
+    /// On a terminal, draws the lines over the previous ones; elsewhere prints them and an empty line.
+    fn show_again<S: Shown>(
         &self,
-        shown: &impl Shown,
-        look: &Observation,
-        before: Option<&Observation>,
+        shown: &S,
+        look: &S::Look,
+        before: Option<&S::Look>,
     ) -> Result<(), String> {
         if self.json {
-            return print_line(&shown.json(look));
+            output::text(&json_line(&shown.json(look))?);
+            return Ok(());
         }
         let terminal = Terminal::of_output();
         let mut lines = shown.lines(look, before, terminal);
-        lines.extend(look.errors.iter().cloned().map(LiveLine::bad));
-        print_block(&lines, terminal);
+        lines.extend(S::errors(look).iter().cloned().map(LiveLine::bad));
+        match terminal {
+            Some(_) => output::live(&lines),
+            None => {
+                lines.iter().for_each(|line| output::line(&line.text));
+                output::line("");
+            }
+        }
         Ok(())
     }
 }
@@ -133,7 +107,7 @@ impl ObserveOptions {
 /// Calls `show` every `seconds`, the first time after these, until a signal ends the command.
 fn again_every(
     seconds: u64,
-    signals: &RunSignals,
+    signals: &Signals,
     mut show: impl FnMut() -> Result<(), String>,
 ) -> Result<(), String> {
     let (start, mut next) = (Instant::now(), 1);
@@ -148,28 +122,6 @@ fn again_every(
     Ok(())
 }
 
-/// On a terminal, draws the lines over the previous ones; elsewhere prints them and an empty line.
-fn print_block(lines: &[LiveLine], terminal: Option<Terminal>) {
-    match terminal {
-        Some(_) => output::live(lines),
-        None => {
-            lines.iter().for_each(|line| output::line(&line.text));
-            output::line("");
-        }
-    }
-}
-
-/// The exit status: a failure if a file could not be read.
-pub fn status(all_read: bool) -> ExitCode {
-    if all_read { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn print_line(value: &impl Serialize) -> Result<(), String> {
-    output::whole(&json_line(value)?);
-    Ok(())
-}
-
 fn seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1..=3600).contains(seconds));
-    seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds".into())
+    in_range(text, 1..=3600, "the interval is 1 to 3600 whole seconds")
 }

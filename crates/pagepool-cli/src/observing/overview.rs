@@ -8,14 +8,9 @@
 use pagepool_watch::commands::{bytes, recycled_of};
 use pagepool_watch::{Life, Observation, PoolMoved, PoolView, ProcessView};
 
-use super::chosen::Chosen;
-use super::json;
 use super::look::{ago, is_alive, percent, places};
-use super::options::Shown;
 use super::table::{FittedTable, ListColumn, fitted, number, rate, text};
-use crate::report::live_table::LiveLine;
-use crate::report::number::grouped;
-use crate::report::terminal::{Terminal, width};
+use crate::report::{LiveLine, Terminal, grouped, width};
 
 /// The columns of a single look, and of repeated looks. A row has at most 79 characters on 80 columns.
 const COLUMNS: [[ListColumn; 10]; 2] = [columns("ever%", "slow"), columns("recyc%", "slow/s")];
@@ -35,50 +30,34 @@ const fn columns(recycled: &'static str, slow: &'static str) -> [ListColumn; 10]
     ]
 }
 
-pub struct Overview(pub Chosen);
-
-impl Shown for Overview {
-    fn lines(
-        &self,
-        look: &Observation,
-        before: Option<&Observation>,
-        terminal: Option<Terminal>,
-    ) -> Vec<LiveLine> {
-        let chosen = self.0.of(look);
-        if chosen.is_empty() {
-            return vec![LiveLine::plain(self.0.nothing(look))];
+pub fn lines(
+    look: &Observation,
+    selected: &[ProcessView],
+    before: Option<&Observation>,
+    terminal: Option<Terminal>,
+) -> Vec<LiveLine> {
+    let pools = selected.iter().flat_map(|process| &process.pools);
+    let longest = pools.map(|pool| width(&pool.name)).max().unwrap_or(0);
+    let table = FittedTable::fitted(&COLUMNS[usize::from(before.is_some())], longest, terminal);
+    let mut lines = Vec::new();
+    for process in selected {
+        lines.push(title(look, process));
+        if !process.pools.is_empty() {
+            lines.push(LiveLine::plain(table.head()));
         }
-        let pools = chosen.iter().flat_map(|process| &process.pools);
-        let longest = pools.map(|pool| width(&pool.name)).max().unwrap_or(0);
-        let table = FittedTable::fitted(&COLUMNS[usize::from(before.is_some())], longest, terminal);
-        let mut lines = Vec::new();
-        for process in &chosen {
-            lines.push(title(look, process));
-            if !process.pools.is_empty() {
-                lines.push(LiveLine::plain(table.head()));
-            }
-            for pool in &process.pools {
-                let figures = match before {
-                    None => since_made(pool),
-                    Some(before) => since_look(PoolMoved::between(before, look, process, pool)),
-                };
-                lines.push(row(&table, look, pool, figures));
-            }
-            if !is_alive(process) {
-                lines.extend(process.pools.iter().filter_map(|pool| held(process, pool)));
-                lines.extend(sent_by_devices(process));
-            }
+        for pool in &process.pools {
+            let figures = match before {
+                None => since_made(pool),
+                Some(before) => since_look(PoolMoved::between(before, look, process, pool)),
+            };
+            lines.push(row(&table, look, pool, figures));
         }
-        lines
+        if !is_alive(process) {
+            lines.extend(process.pools.iter().filter_map(|pool| held(process, pool)));
+            lines.extend(sent_by_devices(process));
+        }
     }
-
-    fn json(&self, look: &Observation) -> serde_json::Value {
-        json::look(look, self.0.of(look).into_iter())
-    }
-
-    fn check(&self, look: &Observation) -> Result<(), String> {
-        self.0.check(look)
-    }
+    lines
 }
 
 pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {

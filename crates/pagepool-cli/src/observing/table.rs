@@ -1,7 +1,6 @@
 //! Tables of observations: texts aligned left, numbers right; at most as wide as the terminal.
 
-use crate::report::number::grouped;
-use crate::report::terminal::{Terminal, width};
+use crate::report::{Terminal, grouped, width};
 
 #[derive(Clone, Copy, Debug)]
 pub struct ListColumn {

@@ -1,5 +1,6 @@
 //! Errors in words.
 
+use std::error::Error;
 use std::io;
 
 pub use pagepool_watch::commands::error_chain;
@@ -8,4 +9,9 @@ pub use pagepool_watch::commands::error_chain;
 pub fn no_thread(error: &io::Error) -> String {
     let remedy = pagepool::remedy("clone", error).unwrap_or("use fewer threads");
     format!("a thread could not be started: {error}; {remedy}")
+}
+
+/// An error and its causes, for `map_err`.
+pub fn in_words(error: impl Error) -> String {
+    error_chain(&error)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::live_table::LiveLine;
+use super::number::in_range;
 use super::option_groups::OUTPUT;
 use super::output;
 
@@ -72,7 +73,7 @@ impl FigureOptions {
     pub fn print(&self, text: &dyn Display) {
         match (self.form(), self.stats_every) {
             (OutputForm::People, _) => output::line(text),
-            (OutputForm::Json, Some(_)) => output::aside(text),
+            (OutputForm::Json, Some(_)) => output::beside_json(text),
             (OutputForm::Json, None) | (OutputForm::JsonLines, _) => {}
         }
     }
@@ -81,7 +82,7 @@ impl FigureOptions {
     pub fn row(&self, text: &dyn Display) {
         match self.form() {
             OutputForm::People => output::line(text),
-            OutputForm::Json => output::aside(text),
+            OutputForm::Json => output::beside_json(text),
             OutputForm::JsonLines => {}
         }
     }
@@ -92,14 +93,18 @@ impl FigureOptions {
             OutputForm::People => output::live(lines),
             OutputForm::Json => {
                 let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
-                output::aside(lines.join("\n       "));
+                output::beside_json(lines.join("\n       "));
             }
             OutputForm::JsonLines => {}
         }
     }
 }
 
+/// Reads how long a run takes.
+pub fn run_seconds(text: &str) -> Result<u64, String> {
+    in_range(text, 1..=86_400, "the run time is 1 to 86400 whole seconds; Ctrl-C stops earlier")
+}
+
 fn interval(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0..=3600).contains(seconds));
-    seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds; 0 prints no figures".into())
+    in_range(text, 0..=3600, "the interval is 1 to 3600 whole seconds; 0 prints no figures")
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use pagepool_watch::is_shown;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::output;
 
@@ -17,6 +18,11 @@ pub fn print_json(value: &impl Serialize) {
 pub fn json_line(value: &impl Serialize) -> Result<String, String> {
     let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
     Ok(escaped(&text) + "\n")
+}
+
+/// Counts as a JSON object.
+pub fn object(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }
 
 /// Escapes characters that a terminal would obey or not show, as `\u` and four digits. JSON has them only in

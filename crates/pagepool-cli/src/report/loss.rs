@@ -67,7 +67,7 @@ impl LossShare {
     }
 
     /// The text for the last line; `None` without packets.
-    pub fn said(&self) -> Option<String> {
+    pub fn summary(&self) -> Option<String> {
         let Self { packets, lost, .. } = *self;
         let all = grouped(packets);
         match (packets, lost) {
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_share_is_of_all_packets_and_has_its_places() {
         let of = |packets, places: &[(&'static str, u64)]| {
-            LossShare::new(packets, places.to_vec(), NO_LIMIT).said()
+            LossShare::new(packets, places.to_vec(), NO_LIMIT).summary()
         };
         assert_eq!(of(0, &[("transmit", 0)]), None);
         assert_eq!(of(2000, &[("transmit", 0)]).unwrap(), "no packet of 2,000 was lost");
@@ -132,6 +132,6 @@ mod tests {
         let [all, before] = [2, 0].map(|lost| LossShare::new(10, [("x", lost)], none));
         assert!(before.clone().judged_by(&all).failure().is_some());
         let all = all.judged_by(&before);
-        assert_eq!((all.failure(), all.said().unwrap().split(' ').next()), (None, Some("20.0")));
+        assert_eq!((all.failure(), all.summary().unwrap().split(' ').next()), (None, Some("20.0")));
     }
 }

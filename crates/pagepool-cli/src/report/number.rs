@@ -1,8 +1,14 @@
 //! Numbers as people read and write them.
 
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 pub use pagepool_watch::commands::grouped;
+
+/// The rate per second of a count, as a whole number.
+pub fn per_second(count: u64, seconds: f64) -> String {
+    grouped((count as f64 / seconds) as u64)
+}
 
 /// Counts in words; those that are 0 are left out.
 pub fn without_zeros(counts: &[(&str, u64)]) -> String {
@@ -14,7 +20,7 @@ pub fn without_zeros(counts: &[(&str, u64)]) -> String {
 /// says what it counts. An error if it is not in the range.
 pub fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let (least, most) = (range.start(), range.end());
-    let number = whole(text).ok_or_else(|| match *most >= 1_000_000_000 {
+    let number = parse_count(text).ok_or_else(|| match *most >= 1_000_000_000 {
         true => format!("'{text}' is not a number of {of}, e.g. 1000 (1k, 1M and 0.5G work, too)"),
         false => format!("'{text}' is not a number of {of}, {} to {}", grouped(*least), grouped(*most)),
     })?;
@@ -36,7 +42,16 @@ pub fn count_of<T: TryFrom<u64>>(
     }
 }
 
-fn whole(text: &str) -> Option<u64> {
+/// Reads a value in a range, or returns the message.
+pub fn in_range<T: FromStr + PartialOrd>(
+    text: &str,
+    range: RangeInclusive<T>,
+    message: &str,
+) -> Result<T, String> {
+    text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| message.to_owned())
+}
+
+fn parse_count(text: &str) -> Option<u64> {
     let (number, places) = match text.char_indices().last()? {
         (at, 'k' | 'K') => (&text[..at], 3),
         (at, 'M') => (&text[..at], 6),
@@ -49,9 +64,24 @@ fn whole(text: &str) -> Option<u64> {
     (is_number && behind.len() <= places).then(|| format!("{before}{behind:0<places$}").parse().ok())?
 }
 
+/// Numbers as a list of ranges: `0-3,6`.
+pub fn ranges(numbers: &[u32]) -> String {
+    let text = |of: &[u32]| match of {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => of[0].to_string(),
+    };
+    numbers.chunk_by(|one, next| one + 1 == *next).map(text).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn successive_numbers_are_a_range() {
+        assert_eq!(ranges(&[0]), "0");
+        assert_eq!(ranges(&[0, 1, 2, 5, 4]), "0-2,5,4");
+    }
 
     #[test]
     fn thousands_millions_and_billions_are_read_and_nothing_else() {

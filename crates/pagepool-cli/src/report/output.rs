@@ -15,7 +15,7 @@
 use std::fmt::{Arguments, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::colour::{Colour, paint};
 use super::exit_status;
@@ -47,6 +47,10 @@ struct Drawn {
     progress: Option<String>,
 }
 
+fn lock_drawn() -> MutexGuard<'static, Drawn> {
+    DRAWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub fn line(text: impl Display) {
     hanging(&text.to_string(), INDENT, None);
 }
@@ -54,18 +58,15 @@ pub fn line(text: impl Display) {
 /// Prints a line, in a colour if given. Where it is folded, the next lines have this indent.
 pub fn hanging(text: &str, indent: usize, colour: Option<Colour>) {
     let (terminal, text) = (Terminal::of_output(), plain(text));
-    let text = match terminal {
-        Some(Terminal { columns, .. }) => fold(&text, columns, indent).join("\n"),
-        None => in_line(&text),
-    };
+    let text = fitted(&text, terminal, indent);
     let text = colour.map_or(text.clone(), |colour| paint(&text, colour, terminal.as_ref()));
-    leave();
+    finish_drawing();
     write(format_args!("{text}\n"));
 }
 
 /// Prints text as it is: it has its own line ends and width, and every name in it is escaped.
-pub fn whole(text: &str) {
-    leave();
+pub fn text(text: &str) {
+    finish_drawing();
     write(format_args!("{text}"));
 }
 
@@ -80,7 +81,7 @@ pub fn live(lines: &[LiveLine]) {
         .iter()
         .flat_map(|line| fold(&plain(&line.text), columns, 4).into_iter().map(|text| (text, line.colour)));
     let folded: Vec<_> = folded.take(rows.saturating_sub(1)).collect();
-    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut drawn = lock_drawn();
     let mut text = drawn.to_top(columns);
     for (line, colour) in &folded {
         let line = colour.map_or(line.clone(), |colour| paint(line, colour, Some(&terminal)));
@@ -96,7 +97,7 @@ pub fn live(lines: &[LiveLine]) {
 pub fn progress(text: impl Display) {
     let Some(Terminal { columns, .. }) = Terminal::of_errors() else { return };
     let text: String = plain(&text.to_string()).chars().take(columns - 1).collect();
-    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut drawn = lock_drawn();
     // A live block says more.
     if drawn.progress.is_none() && !drawn.widths.is_empty() || drawn.progress.as_ref() == Some(&text) {
         return;
@@ -108,7 +109,7 @@ pub fn progress(text: impl Display) {
 
 /// Removes the progress line.
 pub fn progress_end() {
-    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut drawn = lock_drawn();
     if drawn.progress.is_some() {
         clear(&drawn);
         *drawn = Drawn::nothing();
@@ -134,8 +135,8 @@ impl Drawn {
 }
 
 /// Finishes what is drawn: a live block stays above the next output, a progress line disappears.
-pub fn leave() {
-    let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn finish_drawing() {
+    let mut drawn = lock_drawn();
     if drawn.progress.is_some() {
         clear(&drawn);
     }
@@ -165,30 +166,31 @@ pub fn note(text: impl Display) {
 }
 
 /// Prints lines without a heading on standard error: figures beside JSON.
-pub fn aside(text: impl Display) {
-    let text = text.to_string();
-    match Terminal::of_errors() {
-        Some(Terminal { columns, .. }) => say(&fold(&plain(&text), columns, ASIDE).join("\n")),
-        None => say(&in_line(&plain(&text))),
+pub fn beside_json(text: impl Display) {
+    print_error_line(&fitted(&plain(&text.to_string()), Terminal::of_errors(), ASIDE));
+}
+
+/// A text, folded to a terminal if there is one.
+fn fitted(text: &str, terminal: Option<Terminal>, indent: usize) -> String {
+    match terminal {
+        Some(Terminal { columns, .. }) => fold(text, columns, indent).join("\n"),
+        None => in_line(text),
     }
 }
 
 fn message(head: &str, colour: Option<Colour>, text: impl Display) {
     let terminal = Terminal::of_errors();
     let mut text = plain(&format!("{head} {text}")).into_owned();
-    text = match terminal {
-        Some(Terminal { columns, .. }) => fold(&text, columns, INDENT).join("\n"),
-        None => in_line(&text),
-    };
+    text = fitted(&text, terminal, INDENT);
     if let Some(colour) = colour {
         text = paint(head, colour, terminal.as_ref()) + text.strip_prefix(head).unwrap_or_default();
     }
-    say(&text);
+    print_error_line(&text);
 }
 
-fn say(text: &str) {
+fn print_error_line(text: &str) {
     if Terminal::of_errors().is_some() {
-        let mut drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drawn = lock_drawn();
         clear(&drawn);
         *drawn = Drawn::nothing();
     }
@@ -204,13 +206,13 @@ pub fn failed() -> bool {
 pub fn fail(error: &io::Error) {
     let why = match error.kind() {
         io::ErrorKind::BrokenPipe => WriteFailure::Unread,
-        _ => WriteFailure::Refused(said(error)),
+        _ => WriteFailure::Refused(reason(error)),
     };
     let _ = FAILURE.set(why); // the first reason counts
 }
 
 /// The error in the kernel's words, without the number that Rust adds.
-fn said(error: &io::Error) -> String {
+fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" (os error").map_or(text.clone(), |(text, _)| text.to_owned())
 }

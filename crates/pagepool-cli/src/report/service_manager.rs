@@ -19,18 +19,18 @@ const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection to the service manager, if there is one.
 pub struct ServiceManager {
-    way: Option<(UnixDatagram, SocketAddr)>,
+    target: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Watchdog>,
     /// The READY message, while it could not be sent.
     ready: Option<String>,
-    told: Duration,
+    status_sent: Duration,
 }
 
 impl ServiceManager {
     /// Reads the environment. Warns if the service manager cannot be reached.
     pub fn of_environment() -> Self {
-        let way = env::var_os("NOTIFY_SOCKET").and_then(|name| match way_to(&name) {
-            Ok(way) => Some(way),
+        let target = env::var_os("NOTIFY_SOCKET").and_then(|name| match connect(&name) {
+            Ok(target) => Some(target),
             Err(error) => {
                 warn(&name, &error);
                 None
@@ -38,47 +38,47 @@ impl ServiceManager {
         });
         let text = |name| env::var(name).ok();
         let period = period(text("WATCHDOG_USEC").as_deref(), text("WATCHDOG_PID").as_deref());
-        let watchdog = period.filter(|_| way.is_some()).map(Watchdog::new);
-        Self { way, watchdog, ready: None, told: Duration::ZERO }
+        let watchdog = period.filter(|_| target.is_some()).map(Watchdog::new);
+        Self { target, watchdog, ready: None, status_sent: Duration::ZERO }
     }
 
     pub fn ready(&mut self, status: &str) {
         let ready = format!("READY=1\nSTATUS={}", shown(status));
-        self.ready = (!self.tell(&ready)).then_some(ready);
+        self.ready = (!self.send(&ready)).then_some(ready);
     }
 
     pub fn stopping(&mut self) {
-        self.tell("STOPPING=1\nSTATUS=closing its interfaces");
+        self.send("STOPPING=1\nSTATUS=closing its interfaces");
     }
 
     /// Sends the status once a second. Sends the watchdog message when it is due, if each of the counts, one
     /// a thread, rose since the last time.
     pub fn look(&mut self, at: Duration, counts: impl FnOnce() -> Vec<u64>, status: impl FnOnce() -> String) {
-        if self.way.is_none() {
+        if self.target.is_none() {
             return;
         }
         if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_fed(at, counts)) {
-            let told = self.tell("WATCHDOG=1");
-            self.watchdog.iter_mut().filter(|_| !told).for_each(|watchdog| watchdog.next = at);
+            let is_sent = self.send("WATCHDOG=1");
+            self.watchdog.iter_mut().filter(|_| !is_sent).for_each(|watchdog| watchdog.next = at);
         }
-        if at >= self.told + STATUS_EVERY {
-            self.told = at;
+        if at >= self.status_sent + STATUS_EVERY {
+            self.status_sent = at;
             if let Some(ready) = self.ready.take() {
-                self.ready = (!self.tell(&ready)).then_some(ready);
+                self.ready = (!self.send(&ready)).then_some(ready);
             }
-            self.tell(&format!("STATUS={}", shown(&status())));
+            self.send(&format!("STATUS={}", shown(&status())));
         }
     }
 
     /// Whether the message was sent. If the service manager is only busy, sending can be tried again. Any
     /// other error warns the user, and nothing more is sent.
-    fn tell(&mut self, what: &str) -> bool {
-        let Some((socket, to)) = &self.way else { return false };
+    fn send(&mut self, what: &str) -> bool {
+        let Some((socket, to)) = &self.target else { return false };
         let Err(error) = socket.send_to_addr(what.as_bytes(), to) else { return true };
         // The second: no memory, or the socket's buffer is full.
         if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory) {
             warn(&env::var_os("NOTIFY_SOCKET").unwrap_or_default(), &error);
-            self.way = None;
+            self.target = None;
         }
         false
     }
@@ -93,7 +93,7 @@ fn warn(name: &OsStr, error: &io::Error) {
 }
 
 /// A socket, and the address of the service manager. `@` begins an abstract name.
-fn way_to(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
+fn connect(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
     let to = match name.as_bytes() {
         [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
         [b'/', ..] => SocketAddr::from_pathname(name)?,
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_watchdog_is_for_the_process_that_it_names() {
+    fn the_watchdog_applies_only_to_the_named_process() {
         let own = std::process::id().to_string();
         assert_eq!(period(Some("3000000"), None), Some(Duration::from_secs(3)));
         assert_eq!(period(Some("1"), Some(&own)), Some(Duration::from_micros(1)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_hangs_lets_the_watchdog_bite() {
+    fn a_hanging_thread_stops_the_watchdog_messages() {
         let mut watchdog = Watchdog::new(Duration::from_secs(2));
         let mut at =
             |seconds, counts: [u64; 2]| watchdog.is_fed(Duration::from_secs(seconds), || counts.into());
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_busy_service_manager_is_notified_later_a_dead_one_never() {
         let name = OsString::from(format!("@pagepool-busy-{}", std::process::id()));
-        let (_, address) = way_to(&name).unwrap();
+        let (_, address) = connect(&name).unwrap();
         let theirs = UnixDatagram::bind_addr(&address).unwrap();
         // A socket has room for so many datagrams; when a new socket cannot send any, the receiver is full.
         let fill = |_| {
@@ -178,9 +178,9 @@ mod tests {
             (0..100_000).take_while(|_| filling.send_to_addr(b"x", &address).is_ok()).count()
         };
         let filled: usize = (0..1000).map(fill).take_while(|&sent| sent > 0).sum();
-        let way = way_to(&name).ok();
+        let target = connect(&name).ok();
         let watchdog = Some(Watchdog::new(Duration::from_secs(2)));
-        let mut manager = ServiceManager { way, watchdog, ready: None, told: Duration::ZERO };
+        let mut manager = ServiceManager { target, watchdog, ready: None, status_sent: Duration::ZERO };
         manager.ready("works"); // waits until its timeout of a second
         let mut room = [0; 100];
         for _ in 0..filled {
@@ -196,14 +196,14 @@ mod tests {
         assert_eq!(heard, ["WATCHDOG=1", "READY=1\nSTATUS=works", "STATUS=moves"]);
         drop(theirs);
         manager.stopping();
-        assert!(manager.way.is_none(), "nobody is there");
+        assert!(manager.target.is_none(), "nobody is there");
     }
 
     #[test]
     fn names_that_are_no_addresses_are_errors() {
         for bad in ["", "relative/path", "vsock:2:1234"] {
-            assert!(way_to(&bad.into()).is_err(), "{bad}");
+            assert!(connect(&bad.into()).is_err(), "{bad}");
         }
-        assert!(way_to(&"@name".into()).is_ok() && way_to(&"/run/none".into()).is_ok());
+        assert!(connect(&"@name".into()).is_ok() && connect(&"/run/none".into()).is_ok());
     }
 }

@@ -31,11 +31,11 @@ pub struct Verdict {
     lines: Vec<(String, usize)>,
     failures: Vec<String>,
     /// No packets moved: without a failure nothing is proven.
-    idle: bool,
+    pub idle: bool,
     /// Which interface was removed, and how.
-    gone: Option<String>,
+    pub gone: Option<String>,
     /// Whether a check found no buffer missing.
-    returned: bool,
+    pub returned: bool,
     /// What the last line says of lost packets.
     loss: Option<String>,
     /// What a good run proves, after `PASS`.
@@ -105,24 +105,10 @@ impl Verdict {
         }
     }
 
-    /// Records that no packets moved. Without a failure, the run then proves only that buffers were returned.
-    pub fn nothing_moved(&mut self) {
-        self.idle = true;
-    }
-
-    /// Records that an interface was removed, which ended the run.
-    pub fn gone(&mut self, why: String) {
-        self.gone = Some(why);
-    }
-
-    pub fn all_returned(&mut self) {
-        self.returned = true;
-    }
-
     /// Records the losses, and fails the run if they exceed the limit.
     pub fn loss(&mut self, loss: &LossShare) {
         self.field("loss", loss);
-        self.loss = loss.said();
+        self.loss = loss.summary();
         self.failures.extend(loss.failure());
     }
 
@@ -160,9 +146,7 @@ impl Verdict {
             (None, false) => ExitCode::SUCCESS,
         }
     }
-}
 
-impl Verdict {
     fn last_line(&self) -> (Colour, String) {
         let returned = self.returned.then_some(RETURNED);
         let (colour, word, parts) = match (&self.gone, self.idle) {
@@ -217,7 +201,7 @@ mod tests {
         verdict.fail_if(true, || "a link was down".into());
         assert_eq!(verdict.to_string(), format!("{shown}\nFAIL: 2 pages leaked; a link was down"));
         assert_eq!(verdict.print(true), ExitCode::FAILURE);
-        verdict.all_returned();
+        verdict.returned = true;
         assert_eq!(
             verdict.to_string(),
             format!("{shown}\nFAIL: 2 pages leaked; a link was down; every buffer was returned")
@@ -230,7 +214,7 @@ mod tests {
         let verdict = |max_loss| {
             let mut verdict = Verdict::new("every buffer was returned");
             verdict.loss(&LossShare::new(8, [("transmit", 2)], LossLimit { max_loss: Some(max_loss) }));
-            verdict.all_returned();
+            verdict.returned = true;
             verdict
         };
         let last = |verdict: &Verdict| verdict.to_string().lines().last().unwrap_or_default().to_owned();
@@ -242,11 +226,11 @@ mod tests {
         assert_eq!(last(&much), format!("FAIL: {why}; every buffer was returned; {lost}"));
         assert_eq!((much.is_ok(), much.status()), (false, ExitCode::FAILURE));
         let mut gone = verdict(100.0);
-        gone.gone("x:0 was removed".into());
+        gone.gone = Some("x:0 was removed".into());
         assert_eq!(last(&gone), format!("GONE: x:0 was removed; every buffer was returned; {lost}"));
         assert_eq!((gone.is_ok(), gone.status()), (false, exit_status::GONE.into()));
         assert_eq!(gone.failures(), ["x:0 was removed"]);
-        gone.nothing_moved();
+        gone.idle = true;
         assert_eq!(gone.status(), exit_status::GONE.into());
         gone.fail_count(1, "buffers were not returned");
         let failed = "FAIL: 1 buffers were not returned; x:0 was removed; every buffer was returned; ";
@@ -266,7 +250,7 @@ mod tests {
     #[test]
     fn a_run_that_moved_nothing_neither_passes_nor_hides_a_failure() {
         let mut verdict = Verdict::new("all is home");
-        verdict.nothing_moved();
+        verdict.idle = true;
         assert_eq!(verdict.to_string(), "\n\nNo packets moved. Buffers: all returned.");
         let json = r#"{"ok":false,"failures":["No packets moved. Buffers: all returned."]}"#;
         assert_eq!(serde_json::to_string(&verdict).unwrap(), json);

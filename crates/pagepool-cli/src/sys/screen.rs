@@ -1,4 +1,4 @@
-//! The system calls of `top`: waiting for keys and for the terminal, and stopping as Ctrl-Z does.
+//! The system calls of `top`: opening the terminal, and stopping as Ctrl-Z does.
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -6,36 +6,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, stdout};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::tcgetsid;
-
-/// Whether a file has input.
-#[derive(Clone, Copy, Debug)]
-pub struct InputReady {
-    pub readable: bool,
-    /// Nothing more will come.
-    pub closed: bool,
-}
-
-/// Waits at most this long until one of these files has input, or for a signal.
-pub fn wait_for_input(files: [BorrowedFd<'_>; 2], time: Duration) -> io::Result<[InputReady; 2]> {
-    let mut fds = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN));
-    let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match poll(&mut fds, Some(&time)) {
-        Err(Errno::INTR) => Ok([InputReady { readable: false, closed: false }; 2]),
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(fds.map(|fd| InputReady {
-            readable: fd.revents().contains(PollFlags::IN),
-            closed: fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL),
-        })),
-    }
-}
 
 /// Opens the terminal of standard output again: writes to this file do not wait; those of others still do. An
 /// error if it belongs to another user and is not this process's controlling terminal.
@@ -46,15 +20,6 @@ pub fn terminal_without_waits() -> io::Result<File> {
         Ok(_) => options.open("/dev/tty"), // only a controlling terminal says its session
         Err(_) => Err(error),
     })
-}
-
-/// Waits at most this long until a file takes more, or for a signal.
-pub fn wait_for_output(file: impl AsFd, time: Duration) -> io::Result<()> {
-    let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match poll(&mut [PollFd::new(&file, PollFlags::OUT)], Some(&time)) {
-        Err(Errno::INTR) | Ok(_) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Stops this process and the rest of its group, as Ctrl-Z does, until they are continued. If no process

@@ -65,10 +65,12 @@ pub struct TopApp {
     pub page: usize,
     /// `None` before a pool was opened, and for a kernel pool.
     pub opened: Option<OpenedPool>,
-    rows: Vec<TopRow>,
+    /// Every row, hidden ones included.
+    pub rows: Vec<TopRow>,
     shows_kernel: bool,
-    selected: Option<RowKey>,
-    at: usize,
+    pub selected: Option<RowKey>,
+    /// The index of the selected row among the shown ones.
+    pub at: usize,
 }
 
 impl TopApp {
@@ -92,12 +94,12 @@ impl TopApp {
             selected: None,
             at: 0,
         };
-        app.looked();
+        app.refresh();
         app
     }
 
     /// Takes over the pools of a new look.
-    pub fn looked(&mut self) {
+    pub fn refresh(&mut self) {
         self.set_rows(TopRow::all(&self.sampled));
     }
 
@@ -105,7 +107,7 @@ impl TopApp {
     pub fn set_rows(&mut self, rows: Vec<TopRow>) {
         self.rows = rows;
         self.history.add(&self.rows);
-        self.settle();
+        self.keep_selection();
         self.refresh_opened();
     }
 
@@ -124,20 +126,6 @@ impl TopApp {
         rows
     }
 
-    /// Every row, hidden ones included.
-    pub fn all(&self) -> &[TopRow] {
-        &self.rows
-    }
-
-    /// The index of the selected row among the shown ones.
-    pub fn selected_at(&self) -> usize {
-        self.at
-    }
-
-    pub fn selected(&self) -> Option<&RowKey> {
-        self.selected.as_ref()
-    }
-
     /// Whether the opened pool still exists.
     pub fn is_opened_there(&self) -> bool {
         self.selected.as_ref().is_some_and(|key| self.rows.iter().any(|row| row.key == *key))
@@ -149,14 +137,14 @@ impl TopApp {
         }
         match self.prompt.take() {
             Some(prompt) => {
-                self.answer(prompt, key);
+                self.type_into(prompt, key);
                 AfterKey::Draw
             }
-            None => self.act(key),
+            None => self.perform(key),
         }
     }
 
-    fn act(&mut self, key: Key) -> AfterKey {
+    fn perform(&mut self, key: Key) -> AfterKey {
         let Some(action) = action(key) else {
             self.sort_by_letter(key);
             return AfterKey::Draw;
@@ -170,15 +158,15 @@ impl TopApp {
             TopAction::Faster => self.delay = faster(self.delay),
             TopAction::Help => self.show(TopView::Help),
             TopAction::Quit => self.show(TopView::Table),
-            TopAction::Move(motion) => self.go(motion),
+            TopAction::Move(motion) => self.move_by(motion),
             TopAction::Back if self.view != TopView::Table => self.show(TopView::Table),
-            of => self.act_on_table(of),
+            of => self.perform_on_table(of),
         }
         AfterKey::Draw
     }
 
     /// Actions that only the table has.
-    fn act_on_table(&mut self, action: TopAction) {
+    fn perform_on_table(&mut self, action: TopAction) {
         if self.view != TopView::Table {
             return;
         }
@@ -198,12 +186,12 @@ impl TopApp {
             }
             _ => {}
         }
-        self.settle();
+        self.keep_selection();
     }
 
     fn show(&mut self, view: TopView) {
         (self.view, self.scrolled) = (view, 0);
-        self.settle(); // rows moved in another view
+        self.keep_selection(); // rows moved in another view
     }
 
     fn sort_by(&mut self, column: usize) {
@@ -214,13 +202,13 @@ impl TopApp {
         let column = COLUMNS.iter().position(|column| column.letter.map(Key::Char) == Some(key));
         if let Some(column) = column.filter(|_| self.view == TopView::Table) {
             self.sort_by(column);
-            self.settle();
+            self.keep_selection();
         }
     }
 
-    fn answer(&mut self, prompt: Prompt, key: Key) {
+    fn type_into(&mut self, prompt: Prompt, key: Key) {
         match prompt {
-            Prompt::Sort(at) => self.answer_sort(at, key),
+            Prompt::Sort(at) => self.choose_sort(at, key),
             Prompt::Search(mut text) => match key {
                 Key::Enter | Key::Escape => {}
                 Key::F(3) | Key::Down => self.search_on(text, 1),
@@ -239,10 +227,10 @@ impl TopApp {
                 }
             },
         }
-        self.settle();
+        self.keep_selection();
     }
 
-    fn answer_sort(&mut self, at: usize, key: Key) {
+    fn choose_sort(&mut self, at: usize, key: Key) {
         let last = COLUMNS.len() - 1;
         match key {
             Key::Enter => self.sort_by(at),
@@ -266,7 +254,7 @@ impl TopApp {
         self.prompt = Some(Prompt::Search(text));
     }
 
-    fn go(&mut self, motion: Motion) {
+    fn move_by(&mut self, motion: Motion) {
         let (now, last) = match self.view {
             TopView::Table => (self.at, self.visible().len().saturating_sub(1)),
             _ => (self.scrolled, usize::MAX),
@@ -291,7 +279,7 @@ impl TopApp {
     }
 
     /// Keeps the selection on its row, or on the row that took its place.
-    fn settle(&mut self) {
+    fn keep_selection(&mut self) {
         let rows = self.visible();
         let place = rows.iter().position(|row| Some(&row.key) == self.selected.as_ref());
         let place = place.unwrap_or(self.at.min(rows.len().saturating_sub(1)));

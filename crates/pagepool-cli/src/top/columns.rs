@@ -7,7 +7,7 @@ use pagepool_watch::commands::bytes;
 
 use super::rows::{RowRates, TopRow};
 use crate::observing::table::{fitted, rate};
-use crate::report::terminal::width;
+use crate::report::width;
 
 pub struct TopColumn {
     pub head: &'static str,
@@ -24,145 +24,64 @@ pub struct TopColumn {
     order: fn(&TopRow, &TopRow) -> Ordering,
 }
 
-/// All columns, from left to right; the bar follows.
-pub const COLUMNS: [TopColumn; 13] = [
-    TopColumn {
-        head: "PID",
-        letter: Some('N'),
-        about: "the process ID; [kernel] has none",
-        width: 7,
-        is_text: false,
-        rank: 3,
-        cell: |row, _| row.pid.map_or("-".into(), |pid| pid.to_string()),
-        order: |a, b| a.pid.cmp(&b.pid),
-    },
-    TopColumn {
-        head: "PROCESS",
-        letter: None,
-        about: "the name that it publishes under",
-        width: 15,
-        is_text: true,
-        rank: 0,
-        cell: |row, _| row.process.clone(),
-        order: |a, b| (a.pid.is_none(), &a.process).cmp(&(b.pid.is_none(), &b.process)), // processes first
-    },
-    TopColumn {
-        head: "POOL",
-        letter: None,
-        about: "the pool; for the kernel: interface and number",
-        width: 31,
-        is_text: true,
-        rank: 0,
-        cell: |row, _| row.pool.clone(),
-        order: |a, b| a.pool.cmp(&b.pool),
-    },
-    TopColumn {
-        head: "THREAD",
-        letter: None,
-        about: "the thread that owns it",
-        width: 15,
-        is_text: true,
-        rank: 9,
-        cell: |row, _| row.thread.clone(),
-        order: |a, b| a.thread.cmp(&b.thread),
-    },
-    TopColumn {
-        head: "ALLOC/s",
-        letter: Some('P'),
-        about: "pages and fragments allocated in a second",
-        width: 7,
-        is_text: false,
-        rank: 0,
-        cell: |row, width| match row.alive {
+const TEXT: bool = true;
+const NUMBER: bool = false;
+
+/// Makes the table of columns. A row: head, letter, width, kind, rank, meaning; cell; order.
+macro_rules! columns {
+    ($($head:literal $letter:ident$(($key:literal))? $width:literal $is_text:ident $rank:literal
+        $about:literal $cell:expr, $order:expr;)+) => {
+        /// All columns, from left to right; the bar follows.
+        pub const COLUMNS: &[TopColumn] = &[$(TopColumn {
+            head: $head,
+            letter: $letter$(($key))?,
+            about: $about,
+            width: $width,
+            is_text: $is_text,
+            rank: $rank,
+            cell: $cell,
+            order: $order,
+        }),+];
+    };
+}
+
+columns! {
+    "PID" Some('N') 7 NUMBER 3 "the process ID; [kernel] has none"
+        |row, _| row.pid.map_or("-".into(), |pid| pid.to_string()), |a, b| a.pid.cmp(&b.pid);
+    "PROCESS" None 15 TEXT 0 "the name that it publishes under"
+        |row, _| row.process.clone(),
+        |a, b| (a.pid.is_none(), &a.process).cmp(&(b.pid.is_none(), &b.process)); // processes first
+    "POOL" None 31 TEXT 0 "the pool; for the kernel: interface and number"
+        |row, _| row.pool.clone(), |a, b| a.pool.cmp(&b.pool);
+    "THREAD" None 15 TEXT 9 "the thread that owns it"
+        |row, _| row.thread.clone(), |a, b| a.thread.cmp(&b.thread);
+    "ALLOC/s" Some('P') 7 NUMBER 0 "pages and fragments allocated in a second"
+        |row, width| match row.alive {
             true => rate(row.rates.map(|rates| rates.allocated), width),
             false => "DEAD".into(),
         },
-        order: |a, b| by(a, b, |rates| Some(rates.allocated)),
-    },
-    TopColumn {
-        head: "RETN/s",
-        letter: None,
-        about: "pages returned in a second",
-        width: 7,
-        is_text: false,
-        rank: 7,
-        cell: |row, width| rate(row.rates.map(|rates| rates.returned), width),
-        order: |a, b| by(a, b, |rates| Some(rates.returned)),
-    },
-    TopColumn {
-        head: "RECYC%",
-        letter: Some('R'),
-        about: "allocated pages that had been used before; 100.00 in a warm pool",
-        width: 6,
-        is_text: false,
-        rank: 2,
-        cell: |row, _| {
-            let recycled = row.rates.and_then(|rates| rates.recycled);
-            recycled.map_or("-".into(), |percent| format!("{percent:.2}"))
-        },
-        order: |a, b| by(a, b, |rates| rates.recycled),
-    },
-    TopColumn {
-        head: "SLOW/s",
-        letter: Some('S'),
-        about: "calls to the arena in a second; 0 in a warm pool",
-        width: 6,
-        is_text: false,
-        rank: 1,
-        cell: |row, width| rate(row.rates.map(|rates| rates.slow), width),
-        order: |a, b| by(a, b, |rates| Some(rates.slow)),
-    },
-    TopColumn {
-        head: "STARV/s",
-        letter: Some('V'),
-        about: "allocations and received packets that found no buffer, in a second",
-        width: 7,
-        is_text: false,
-        rank: 2,
-        cell: |row, width| rate(row.rates.and_then(|rates| rates.starved), width),
-        order: |a, b| by(a, b, |rates| rates.starved),
-    },
-    TopColumn {
-        head: "PAGES",
-        letter: None,
-        about: "pages that joined the pool and have not left",
-        width: 7,
-        is_text: false,
-        rank: 6,
-        cell: |row, width| fitted(row.pages, width),
-        order: |a, b| a.pages.cmp(&b.pages),
-    },
-    TopColumn {
-        head: "MEM",
-        letter: Some('M'),
-        about: "the bytes of these pages",
-        width: 6,
-        is_text: false,
-        rank: 5,
-        cell: |row, _| bytes(row.bytes),
-        order: |a, b| a.bytes.cmp(&b.bytes),
-    },
-    TopColumn {
-        head: "OUT",
-        letter: Some('O'),
-        about: "pages in use by the program or its devices",
-        width: 7,
-        is_text: false,
-        rank: 2,
-        cell: |row, width| row.out.map_or("-".into(), |out| fitted(out, width)),
-        order: |a, b| a.out.cmp(&b.out),
-    },
-    TopColumn {
-        head: "OLDEST",
-        letter: Some('T'),
-        about: "age of the oldest buffer in use, if the pool tracks it",
-        width: 6,
-        is_text: false,
-        rank: 4,
-        cell: |row, _| row.oldest.map_or("-".into(), age),
-        order: |a, b| a.oldest.cmp(&b.oldest),
-    },
-];
+        |a, b| by(a, b, |rates| Some(rates.allocated));
+    "RETN/s" None 7 NUMBER 7 "pages returned in a second"
+        |row, width| rate(row.rates.map(|rates| rates.returned), width),
+        |a, b| by(a, b, |rates| Some(rates.returned));
+    "RECYC%" Some('R') 6 NUMBER 2 "allocated pages that had been used before; 100.00 in a warm pool"
+        |row, _| row.rates.and_then(|rates| rates.recycled).map_or("-".into(), |of| format!("{of:.2}")),
+        |a, b| by(a, b, |rates| rates.recycled);
+    "SLOW/s" Some('S') 6 NUMBER 1 "calls to the arena in a second; 0 in a warm pool"
+        |row, width| rate(row.rates.map(|rates| rates.slow), width),
+        |a, b| by(a, b, |rates| Some(rates.slow));
+    "STARV/s" Some('V') 7 NUMBER 2 "allocations and received packets that found no buffer, in a second"
+        |row, width| rate(row.rates.and_then(|rates| rates.starved), width),
+        |a, b| by(a, b, |rates| rates.starved);
+    "PAGES" None 7 NUMBER 6 "pages that joined the pool and have not left"
+        |row, width| fitted(row.pages, width), |a, b| a.pages.cmp(&b.pages);
+    "MEM" Some('M') 6 NUMBER 5 "the bytes of these pages"
+        |row, _| bytes(row.bytes), |a, b| a.bytes.cmp(&b.bytes);
+    "OUT" Some('O') 7 NUMBER 2 "pages in use by the program or its devices"
+        |row, width| row.out.map_or("-".into(), |out| fitted(out, width)), |a, b| a.out.cmp(&b.out);
+    "OLDEST" Some('T') 6 NUMBER 4 "age of the oldest buffer in use, if the pool tracks it"
+        |row, _| row.oldest.map_or("-".into(), age), |a, b| a.oldest.cmp(&b.oldest);
+}
 
 const LEAST_BAR: usize = 10;
 /// The least bar while columns of a rank above 4 remain.

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 
 use self::theme::TopTheme;
 use super::app::{Prompt, TopApp, TopView};
-use crate::report::colour::Colour;
+use crate::report::Colour;
 
 const TABLE_KEYS: &[(&str, &str)] = &[
     ("F1", "Help"),
@@ -207,14 +207,14 @@ mod tests {
         for view in ["\n", "h"] {
             let mut app = app(rows());
             press(&mut app, "Pvv");
-            let selected = app.selected().cloned();
-            assert!(app.selected_at() == 2 && selected == Some(RowKey::Kernel(18)));
+            let selected = app.selected.as_ref().cloned();
+            assert!(app.at == 2 && selected == Some(RowKey::Kernel(18)));
             press(&mut app, view);
             let mut moved = rows();
             moved.retain(|row| row.pool != "rx3");
             app.set_rows(moved);
             press(&mut app, "\x1b");
-            assert_eq!((app.selected_at(), app.selected()), (1, selected.as_ref()), "{view:?}");
+            assert_eq!((app.at, app.selected.as_ref()), (1, selected.as_ref()), "{view:?}");
         }
     }
 
@@ -301,10 +301,10 @@ mod tests {
         let mut app = app(rows());
         assert_eq!(order(&app), ["drop rx1", "drop rx2", "drop rx3", "echo rx1", "[kernel] eth0:18"]);
         press(&mut app, "vv");
-        let selected = app.selected().cloned();
+        let selected = app.selected.as_ref().cloned();
         press(&mut app, "P");
         assert_eq!(order(&app), ["drop rx1", "drop rx3", "[kernel] eth0:18", "drop rx2", "echo rx1"]);
-        assert_eq!((app.selected_at(), app.selected()), (1, selected.as_ref()));
+        assert_eq!((app.at, app.selected.as_ref()), (1, selected.as_ref()));
         press(&mut app, "I");
         assert_eq!(order(&app)[0], "echo rx1", "what does not count is least");
         press(&mut app, "T");
@@ -315,7 +315,10 @@ mod tests {
         assert_eq!(super::super::columns::COLUMNS[app.sort].head, "STARV/s");
         assert_eq!(order(&app)[0], "drop rx3");
         app.set_rows(rows().into_iter().filter(|row| row.pool != "rx3").collect());
-        assert!(app.selected().is_some() && app.selected() != selected.as_ref(), "its row is gone");
+        assert!(
+            app.selected.as_ref().is_some() && app.selected.as_ref() != selected.as_ref(),
+            "its row is gone"
+        );
     }
 
     #[test]
@@ -328,10 +331,10 @@ mod tests {
         press(&mut app, "K");
         assert_eq!(order(&app).len(), 4, "without the kernel's");
         press(&mut app, "/echo\n");
-        assert_eq!(app.selected_at(), 3);
+        assert_eq!(app.at, 3);
         press(&mut app, "/rx1");
         app.press(Key::F(3));
-        assert_eq!(app.selected_at(), 0, "the next one, from the beginning again");
+        assert_eq!(app.at, 0, "the next one, from the beginning again");
         press(&mut app, "\n\\nope\n");
         assert!(drawn(&mut app, 80, 24).contains("No pool is called nope; Esc shows all."));
     }
@@ -343,7 +346,7 @@ mod tests {
         for (key, at) in [(Key::End, 99), (Key::PageUp, 82), (Key::Home, 0), (Key::PageDown, 17)] {
             drawn(&mut app, 80, 24);
             app.press(key);
-            assert_eq!(app.selected_at(), at, "{key:?}");
+            assert_eq!(app.at, at, "{key:?}");
             let shown = drawn(&mut app, 80, 24);
             assert!(shown.contains(&format!(" rx{at} ")), "{shown}");
         }
@@ -357,6 +360,6 @@ mod tests {
         app.set_rows(many(100));
         assert_eq!(looks(&app), 1, "a pool that was gone");
         app.set_rows(many(3));
-        assert!(drawn(&mut app, 80, 24).contains(" rx2 ") && app.selected_at() == 2);
+        assert!(drawn(&mut app, 80, 24).contains(" rx2 ") && app.at == 2);
     }
 }

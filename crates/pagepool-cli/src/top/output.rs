@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::sys::screen as screen_calls;
+use crate::sys::{self, PollFd, PollFlags, screen as screen_calls};
 
 /// How often a waiting write checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -81,7 +81,7 @@ fn write_until(file: &mut File, mut bytes: &[u8], mut is_over: impl FnMut() -> b
                 if is_over() {
                     return Ok(());
                 }
-                screen_calls::wait_for_output(&*file, LOOK)?;
+                sys::wait_for_any(&mut [PollFd::new(&*file, PollFlags::OUT)], LOOK)?;
             }
             Err(error) => return Err(error),
         }

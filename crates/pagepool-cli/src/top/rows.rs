@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use pagepool::Inflight;
 use pagepool_link::{KernelPagePool, KernelPoolStats};
 use pagepool_watch::commands::per_second;
 use pagepool_watch::{PoolMoved, PoolView, ProcessView};
+use ratatui::style::Color;
 
 use super::row_key::RowKey;
 use super::sampler::Sampled;
@@ -24,29 +26,39 @@ pub struct RowRates {
     pub recycled: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PagePlace {
-    Cache,
-    Lanes,
-    Ring,
-    Fragment,
-    Deferred,
-    Uncollected,
-    Waiting,
-    Out,
+/// A place of pages.
+pub struct PagePlace {
+    pub letter: char,
+    pub name: &'static str,
+    pub colour: Color,
+    pub about: &'static str,
+    /// Its pages, from those of the pool, and the pages that wait for packets.
+    pages: fn(&Inflight, u64) -> u64,
 }
 
-/// Every place with its letter, its name and its meaning.
-pub const PLACES: [(PagePlace, char, &str, &str); 8] = [
-    (PagePlace::Cache, 'c', "cache", "in the owner's cache: the next allocations come from here"),
-    (PagePlace::Lanes, 'l', "lanes", "being returned by other threads"),
-    (PagePlace::Ring, 'r', "ring", "returned; used at the owner's next refill"),
-    (PagePlace::Fragment, 'f', "fragment", "the page that fragments are cut from"),
-    (PagePlace::Deferred, 'd', "deferred", "in the deferred queue: a reader may still use them"),
-    (PagePlace::Uncollected, 'u', "uncollected", "in returned fragments, not yet collected"),
-    (PagePlace::Waiting, 'w', "waiting", "at the device, waiting for packets"),
-    (PagePlace::Out, 'o', "out", "held by the program: in use, in queues, being sent"),
-];
+/// Makes the table of places: letter, name, colour, pages and meaning.
+macro_rules! places {
+    ($($letter:literal $name:literal $colour:ident ($pages:expr) $about:literal;)+) => {
+        pub const PLACES: [PagePlace; 8] = [$(PagePlace {
+            letter: $letter,
+            name: $name,
+            colour: Color::$colour,
+            about: $about,
+            pages: $pages,
+        }),+];
+    };
+}
+
+places! {
+    'c' "cache" Green (|of, _| of.cache) "in the owner's cache: the next allocations come from here";
+    'l' "lanes" Cyan (|of, _| of.lanes) "being returned by other threads";
+    'r' "ring" Blue (|of, _| of.ring) "returned; used at the owner's next refill";
+    'f' "fragment" LightGreen (|of, _| of.frag) "the page that fragments are cut from";
+    'd' "deferred" Magenta (|of, _| of.deferred) "in the deferred queue: a reader may still use them";
+    'u' "uncollected" LightBlue (|of, _| of.uncollected) "in returned fragments, not yet collected";
+    'w' "waiting" Yellow (|_, waiting| waiting) "at the device, waiting for packets";
+    'o' "out" Red (|of, waiting| of.out - waiting) "held by the program: in use, in queues, being sent";
+}
 
 #[derive(Clone, Debug)]
 pub struct TopRow {
@@ -89,7 +101,7 @@ impl TopRow {
             pool: pool.name.clone(),
             thread: pool.thread.as_ref().map_or("-".into(), |thread| thread.name.clone()),
             alive,
-            rates: moved.as_ref().map(RowRates::of),
+            rates: moved.as_ref().map(RowRates::of_pool),
             pages: pool.inflight.total.max(0) as u64,
             bytes: pool.inflight_bytes(),
             out: Some(pool.inflight.out),
@@ -125,7 +137,7 @@ impl TopRow {
 }
 
 impl RowRates {
-    fn of(moved: &PoolMoved) -> Self {
+    fn of_pool(moved: &PoolMoved) -> Self {
         Self {
             allocated: moved.per_second(moved.allocations()),
             returned: moved.per_second(moved.returned()),
@@ -152,16 +164,7 @@ impl RowRates {
 fn places(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
     let pages = &pool.inflight;
     let waiting = process.waiting_for_packets(pool).unwrap_or(0).min(pages.out);
-    PLACES.map(|(place, ..)| match place {
-        PagePlace::Cache => pages.cache,
-        PagePlace::Lanes => pages.lanes,
-        PagePlace::Ring => pages.ring,
-        PagePlace::Fragment => pages.frag,
-        PagePlace::Deferred => pages.deferred,
-        PagePlace::Uncollected => pages.uncollected,
-        PagePlace::Waiting => waiting,
-        PagePlace::Out => pages.out - waiting,
-    })
+    PLACES.map(|place| (place.pages)(pages, waiting))
 }
 
 #[cfg(test)]

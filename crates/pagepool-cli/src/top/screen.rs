@@ -9,26 +9,27 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, stdout};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ratatui::Terminal as RatatuiTerminal;
+use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal as RatatuiTerminal, TerminalOptions, Viewport};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH, SIGXCPU};
 use signal_hook::{flag, low_level::pipe};
 
-use super::backend::TopBackend;
 use super::keys::{Key, decode};
 use super::output::ScreenOutput;
-use crate::report::terminal::Terminal;
-use crate::sys::{self, screen as screen_calls};
+use crate::report::Terminal;
+use crate::sys::{self, PollFd, PollFlags, screen as screen_calls};
 
 /// The wait for the rest of a key's bytes.
 const REST_OF_KEY: Duration = Duration::from_millis(50);
@@ -37,7 +38,11 @@ const REST_OF_KEY: Duration = Duration::from_millis(50);
 /// later output.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
-pub type TopTerminal = RatatuiTerminal<TopBackend>;
+type TopTerminal = RatatuiTerminal<CrosstermBackend<ScreenOutput>>;
+
+/// The most columns and rows drawn: more than the largest displays show. They take 60 MiB: each cell takes
+/// memory, and any process can set the size of a terminal.
+const MOST: Rect = Rect::new(0, 0, 1000, 500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Woken {
@@ -58,7 +63,9 @@ struct ScreenSignals {
 
 /// Dropping it restores the terminal.
 pub struct Screen {
-    pub terminal: TopTerminal,
+    terminal: TopTerminal,
+    /// The part of the terminal that is drawn.
+    area: Rect,
     signals: ScreenSignals,
     keyboard: File,
     /// Bytes of an incomplete key.
@@ -74,10 +81,12 @@ impl Screen {
         check_output()?;
         let keyboard = keyboard().map_err(refused)?;
         let signals = ScreenSignals::listen().map_err(refused)?;
-        put_back_before_panics();
-        let backend = TopBackend::new(ScreenOutput::open(signals.end.clone()));
-        let terminal = RatatuiTerminal::new(backend).map_err(refused)?;
-        let mut screen = Self { terminal, signals, keyboard, partial: Vec::new(), has_left: false };
+        restore_before_panics();
+        let backend = CrosstermBackend::new(ScreenOutput::open(signals.end.clone()));
+        let area = drawn_area(&backend).map_err(refused)?;
+        let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+        let terminal = RatatuiTerminal::with_options(backend, options).map_err(refused)?;
+        let mut screen = Self { terminal, area, signals, keyboard, partial: Vec::new(), has_left: false };
         screen.enter().map_err(refused)?;
         Ok(screen)
     }
@@ -104,7 +113,7 @@ impl Screen {
 
     /// Restores the modes, and stops the process group until another process continues it.
     pub fn stop(&mut self) {
-        put_back();
+        restore();
         self.has_left = true;
         screen_calls::stop_group();
         self.signals.enter.store(true, Ordering::Relaxed); // also if the kernel did not stop it
@@ -116,25 +125,36 @@ impl Screen {
         execute!(self.terminal.backend_mut(), EnterAlternateScreen, Hide)
     }
 
+    /// Draws on the terminal, whose size may have changed.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if drawn_area(self.terminal.backend())? != self.area {
+            self.clear()?;
+        }
+        self.terminal.draw(draw).map(drop)
+    }
+
     /// Redraws everything at the next draw. ratatui's own `clear` queries the cursor's position, whose reply
     /// would arrive among the keys.
     pub fn clear(&mut self) -> io::Result<()> {
-        let size = self.terminal.size()?;
-        self.terminal.resize(size.into())
+        self.area = drawn_area(self.terminal.backend())?;
+        self.terminal.resize(self.area)
     }
 
     /// Waits for keys or a signal, at most `time`.
     pub fn wait(&mut self, time: Duration) -> io::Result<Woken> {
         let time = if self.partial.is_empty() { time } else { time.min(REST_OF_KEY) };
-        let ready = screen_calls::wait_for_input([self.keyboard.as_fd(), self.signals.wakes.as_fd()], time)?;
-        if ready[1].readable {
+        let mut files =
+            [PollFd::new(&self.keyboard, PollFlags::IN), PollFd::new(&self.signals.wakes, PollFlags::IN)];
+        sys::wait_for_any(&mut files, time)?;
+        let [keys, wakes] = files.map(|file| file.revents());
+        if wakes.contains(PollFlags::IN) {
             let mut bytes = [0; 64];
             while matches!((&self.signals.wakes).read(&mut bytes), Ok(1..)) {}
         }
-        if ready[0].closed {
+        if keys.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Ok(Woken::Closed);
         }
-        if ready[0].readable {
+        if keys.contains(PollFlags::IN) {
             let mut bytes = [0; 1024];
             match self.keyboard.read(&mut bytes)? {
                 0 => return Ok(Woken::Closed),
@@ -151,7 +171,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        put_back();
+        restore();
     }
 }
 
@@ -172,6 +192,10 @@ impl ScreenSignals {
     }
 }
 
+fn drawn_area(backend: &CrosstermBackend<ScreenOutput>) -> io::Result<Rect> {
+    Ok(MOST.intersection(Rect::from(((0, 0).into(), backend.size()?))))
+}
+
 /// Fails if the terminal cannot show the screen; the error names an alternative.
 fn check_output() -> Result<(), String> {
     let instead = "`pagepool list --watch` prints lines, and `pagepool list --watch --json` objects";
@@ -188,18 +212,14 @@ fn check_output() -> Result<(), String> {
 fn keyboard() -> io::Result<File> {
     let input = io::stdin();
     match input.is_terminal() {
-        true => own(input.as_fd()),
+        true => input.as_fd().try_clone_to_owned().map(File::from),
         false => File::open("/dev/tty"),
     }
 }
 
-fn own(of: BorrowedFd<'_>) -> io::Result<File> {
-    of.try_clone_to_owned().map(File::from)
-}
-
 /// Undoes [`Screen::enter`], once; modes first, because users type when the screen goes. If the terminal
 /// takes no output, the screen stays.
-fn put_back() {
+fn restore() {
     if !IS_ENTERED.swap(false, Ordering::Relaxed) {
         return;
     }
@@ -208,10 +228,10 @@ fn put_back() {
     let _ = execute!(output, Show, LeaveAlternateScreen);
 }
 
-fn put_back_before_panics() {
+fn restore_before_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        put_back();
+        restore();
         before(panic);
     }));
 }

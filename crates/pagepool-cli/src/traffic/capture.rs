@@ -28,9 +28,8 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
-use crate::engine::poll_loop::PortHandler;
-use crate::report::error::no_thread;
-use crate::report::output;
+use crate::report::{no_thread, output};
+use crate::traffic::poll_loop::PortHandler;
 
 const RING: usize = 8 << 20;
 const NAP: Duration = Duration::from_millis(1);
@@ -45,13 +44,13 @@ pub struct CaptureFile {
     file: File,
     path: String,
     /// Removes the file when dropped, if it was created here, until writing starts.
-    made: Option<MadeFile>,
+    created: Option<CreatedFile>,
     rings: Vec<Consumer<u8>>,
     left_out: Vec<Arc<AtomicU64>>,
 }
 
 pub struct Capture {
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     writer: JoinHandle<CaptureResult>,
     left_out: Vec<Arc<AtomicU64>>,
 }
@@ -102,15 +101,15 @@ impl CaptureFile {
             options.open(path)
         };
         let failed = |error: io::Error| not_opened(&named, &error);
-        let (file, made) = match open(File::options().create_new(true)) {
+        let (file, created) = match open(File::options().create_new(true)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 (open(&mut File::options()).map_err(failed)?, false)
             }
             opened => (opened.map_err(failed)?, true),
         };
-        let made = made.then(|| MadeFile::new(path, &file)).transpose().map_err(failed)?;
+        let created = created.then(|| CreatedFile::new(path, &file)).transpose().map_err(failed)?;
         fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?; // writes may wait
-        Ok(Self { file, path: named, made, rings: Vec::new(), left_out: Vec::new() })
+        Ok(Self { file, path: named, created, rings: Vec::new(), left_out: Vec::new() })
     }
 
     /// Makes a tap for another thread.
@@ -124,28 +123,28 @@ impl CaptureFile {
 
     /// Empties the file, and starts the writer.
     pub fn start(self) -> Result<Capture, String> {
-        let Self { mut file, path, made, mut rings, left_out } = self;
+        let Self { mut file, path, created, mut rings, left_out } = self;
         let emptied = file.metadata().and_then(|of| if of.is_file() { file.set_len(0) } else { Ok(()) });
         emptied.and_then(|()| file.write_all(&header())).map_err(|error| not_written(&path, &error))?;
-        made.into_iter().for_each(MadeFile::keep);
-        let over = Arc::new(AtomicBool::new(false));
+        created.into_iter().for_each(CreatedFile::keep);
+        let stop = Arc::new(AtomicBool::new(false));
         let writer = FileWriter { file, path: path.clone(), captured: CaptureResult::default() };
-        let (theirs, thread) = (over.clone(), std::thread::Builder::new().name("pcap".into()));
+        let (theirs, thread) = (stop.clone(), std::thread::Builder::new().name("pcap".into()));
         let writer = thread.spawn(move || writer.write(&mut rings, &theirs));
         let writer = writer.map_err(|error| no_thread(&error))?;
-        Ok(Capture { over, writer, left_out })
+        Ok(Capture { stop, writer, left_out })
     }
 }
 
 /// A file that was created here, and is removed when this is dropped.
-struct MadeFile {
+struct CreatedFile {
     /// Its path; `None` once it is to be kept.
     path: Option<PathBuf>,
     /// Its device and inode.
     id: (u64, u64),
 }
 
-impl MadeFile {
+impl CreatedFile {
     fn new(path: &Path, file: &File) -> io::Result<Self> {
         let of = file.metadata()?;
         Ok(Self { path: Some(path.to_owned()), id: (of.dev(), of.ino()) })
@@ -156,7 +155,7 @@ impl MadeFile {
     }
 }
 
-impl Drop for MadeFile {
+impl Drop for CreatedFile {
     fn drop(&mut self) {
         let Some(path) = &self.path else { return };
         if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == self.id) {
@@ -182,7 +181,7 @@ fn not_written(path: &str, error: &io::Error) -> String {
 impl Capture {
     /// Writes what is left. Call it when all threads have ended.
     pub fn finish(self) -> Result<CaptureResult, String> {
-        self.over.store(true, Ordering::Release); // pairs with write()
+        self.stop.store(true, Ordering::Release); // pairs with write()
         let captured = self.writer.join();
         let mut captured = captured.map_err(|_| "the thread that writes the capture panicked".to_owned())?;
         captured.left_out +=
@@ -269,18 +268,18 @@ struct FileWriter {
 
 impl FileWriter {
     /// Writes until the taps have ended.
-    fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> CaptureResult {
+    fn write(mut self, rings: &mut [Consumer<u8>], stop: &AtomicBool) -> CaptureResult {
         loop {
             // Loaded first: if it is set, the rings below have their last records. Pairs with finish().
-            let last = over.load(Ordering::Acquire);
+            let last = stop.load(Ordering::Acquire);
             let mut moved = 0;
             for ring in rings.iter_mut() {
-                let there = ring.slots();
-                let Ok(chunk) = ring.read_chunk(there) else { continue };
+                let available = ring.slots();
+                let Ok(chunk) = ring.read_chunk(available) else { continue };
                 let (one, two) = chunk.as_slices();
-                self.put(one, two);
+                self.write_records(one, two);
                 chunk.commit_all();
-                moved += there;
+                moved += available;
             }
             match (moved, last) {
                 (0, true) => return self.captured,
@@ -291,15 +290,15 @@ impl FileWriter {
     }
 
     /// Writes records that are in two parts. If that fails, the file ends after its last whole record.
-    fn put(&mut self, one: &[u8], two: &[u8]) {
-        let (records, _) = whole(one, two, usize::MAX);
+    fn write_records(&mut self, one: &[u8], two: &[u8]) {
+        let (records, _) = whole_records(one, two, usize::MAX);
         let mut kept = 0;
         if self.captured.failed.is_none() {
             let (bytes, ended) = self.write_parts([one, two]);
-            let (written, end) = whole(one, two, bytes);
+            let (written, end) = whole_records(one, two, bytes);
             kept = written;
             if let Err(error) = ended {
-                self.cut((bytes - end) as u64);
+                self.truncate((bytes - end) as u64);
                 self.fail(&error);
             }
         }
@@ -324,7 +323,7 @@ impl FileWriter {
     }
 
     /// Cuts the last bytes off the file. Bytes in a pipe stay there.
-    fn cut(&mut self, bytes: u64) {
+    fn truncate(&mut self, bytes: u64) {
         let end = self.file.stream_position().map(|at| at.saturating_sub(bytes));
         let _ = end.and_then(|end| self.file.set_len(end)); // in any case the file is reported as incomplete
     }
@@ -337,7 +336,7 @@ impl FileWriter {
 }
 
 /// The number of whole records in the first `most` bytes of two parts, and where they end.
-fn whole(one: &[u8], two: &[u8], most: usize) -> (u64, usize) {
+fn whole_records(one: &[u8], two: &[u8], most: usize) -> (u64, usize) {
     let byte = |at: usize| one.get(at).or_else(|| two.get(at - one.len())).copied().unwrap_or(0);
     let (all, mut at, mut records) = (most.min(one.len() + two.len()), 0, 0);
     while at + RECORD <= all {
@@ -373,8 +372,8 @@ mod tests {
             got.extend_from_slice(chunk.as_slices().0);
             got.extend_from_slice(chunk.as_slices().1);
             let (one, two) = chunk.as_slices();
-            assert_eq!((got.len(), whole(one, two, usize::MAX)), (2 * (16 + 67), (2, 2 * (16 + 67))));
-            assert_eq!(whole(one, two, got.len() - 1), (1, 16 + 67), "the second one is not whole");
+            assert_eq!((got.len(), whole_records(one, two, usize::MAX)), (2 * (16 + 67), (2, 2 * (16 + 67))));
+            assert_eq!(whole_records(one, two, got.len() - 1), (1, 16 + 67), "the second one is not whole");
             assert_eq!((&got[16..76], &got[99..159]), (packet.data(), packet.data()), "{round}");
             chunk.commit_all();
         }
@@ -393,7 +392,7 @@ mod tests {
             io::Read::read_exact(&mut reader, &mut read).unwrap();
             assert_eq!(&read, b"pcap");
             drop(file);
-            assert!(path.exists(), "it was not made here");
+            assert!(path.exists(), "it was not created here");
         }
         let refused = CaptureFile::open(Path::new("/dev/stdout")).err().unwrap();
         assert!(refused.contains("the command's own output") && refused.contains(ELSEWHERE), "{refused}");
@@ -420,10 +419,10 @@ mod tests {
         let all: Vec<u8> =
             [5, 0, 60].iter().flat_map(|&len| [&record(len)[..], &vec![7; len]].concat()).collect();
         for cut in 0..=all.len() {
-            let of = |most| whole(&all[..cut], &all[cut..], most);
+            let of = |most| whole_records(&all[..cut], &all[cut..], most);
             assert_eq!(of(usize::MAX), (3, all.len()), "{cut}");
             assert_eq!((of(20), of(all.len() - 1)), ((0, 0), (2, 21 + 16)), "{cut}");
         }
-        assert_eq!(whole(&[], &[], usize::MAX), (0, 0));
+        assert_eq!(whole_records(&[], &[], usize::MAX), (0, 0));
     }
 }

@@ -1,16 +1,11 @@
 //! A command on interfaces: its plan, and the work of its threads.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pagepool_net::{Attach, Match, TxMode};
-
 use super::capture::CaptureTap;
-use super::interface::Interface;
 use super::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
-use crate::engine::frame_source::FrameSource;
-use crate::engine::poll_loop::PortHandler;
-use crate::engine::socket_sizes::SocketSizes;
+use crate::traffic::poll_loop::{FrameSource, PortHandler};
+use crate::traffic::sockets::{Interface, PortSide, SocketPlan, SocketSizes};
 
 pub trait TrafficCommand {
     type Handler: PortHandler;
@@ -36,18 +31,7 @@ pub struct TrafficPlan<'a> {
     pub name: &'static str,
     pub interfaces: Vec<&'a str>,
     pub options: &'a TrafficOptions,
-    /// Where the XDP program runs that takes packets from the kernel; `None`: nothing is received.
-    pub attach: Option<Attach>,
-    /// Maps of programs that are attached already, one for each interface; empty: our programs are used.
-    pub maps: &'a [PathBuf],
-    /// The folder for the links of our programs, if they stay attached.
-    pub pin: Option<&'a Path>,
-    /// The priority of our XDP programs, if they run beside others.
-    pub beside: Option<u32>,
-    /// The packets that it takes; `None`: all.
-    pub steer: Option<&'a Match>,
-    /// How packets are sent, if they are.
-    pub tx_mode: Option<TxMode>,
+    pub sockets: SocketPlan<'a>,
     /// How many numbered frames it checks, if it does.
     pub expected_frames: Option<u64>,
     /// How long a thread sleeps, even if packets arrive, before packets can end a sleep.
@@ -67,12 +51,7 @@ impl<'a> TrafficPlan<'a> {
             name,
             interfaces,
             options,
-            attach: None,
-            maps: &[],
-            pin: None,
-            beside: None,
-            steer: None,
-            tx_mode: None,
+            sockets: SocketPlan::default(),
             expected_frames: None,
             rx_nap: Duration::ZERO,
             promiscuous: false,
@@ -83,26 +62,27 @@ impl<'a> TrafficPlan<'a> {
 
     /// This plan, with receiving as these options say.
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
-        let (attach, maps, steer) = (Some(self.options.mode.attach()), receive.maps(), receive.steer());
-        let (pin, beside, rx_nap) = (receive.pin(), receive.beside(), receive.rx_nap());
-        let ReceiveOptions { fix_offloads, rss, .. } = *receive;
-        Self { attach, maps, steer, pin, beside, rx_nap, fix_offloads, rss, ..self }
+        let ReceiveOptions { fix_offloads, rss, steer, beside, map, pin, rx_usecs } = receive;
+        let (attach, steer, pin) = (Some(self.options.mode.attach()), steer.as_ref(), pin.as_deref());
+        let sockets = SocketPlan { attach, maps: map, pin, beside: *beside, steer, ..self.sockets };
+        let rx_nap = Duration::from_micros(*rx_usecs);
+        Self { sockets, rx_nap, fix_offloads: *fix_offloads, rss: *rss, ..self }
     }
 
     /// This plan, with sending as these options say.
     pub fn sending(self, transmit: &TransmitOptions) -> Self {
-        Self { tx_mode: Some(transmit.tx_mode()), ..self }
+        Self { sockets: SocketPlan { tx_mode: Some(transmit.tx_mode()), ..self.sockets }, ..self }
     }
 
     /// Whether it changes settings of an interface, and restores them.
-    pub fn sets(&self) -> bool {
+    pub fn changes_settings(&self) -> bool {
         self.fix_offloads || self.rss
     }
 
     /// Its effect on an interface, to be followed by the interface's name.
     pub fn effect(&self) -> String {
-        let effect = match (self.attach, self.options.mode) {
-            (Some(_), _) if self.steer.is_some() => "withholds packets that match from the kernel on",
+        let effect = match (self.sockets.attach, self.options.mode) {
+            (Some(_), _) if self.sockets.steer.is_some() => "withholds packets that match from the kernel on",
             (Some(_), _) => "withholds all packets from the kernel on",
             (None, mode) if mode.copies() => "may saturate",
             // Zero copy needs an XDP program, and many drivers restart the link to attach one.
@@ -120,13 +100,4 @@ pub struct ThreadContext<'a> {
     pub sides: Vec<PortSide>,
     /// Copies packets to a file. A command that sends takes it; otherwise received packets are copied.
     pub tap: Option<CaptureTap>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortSide {
-    /// The pair of queues, of different interfaces, that packets go between. It has its own memory.
-    pub pair: usize,
-    /// The index of the interface among the command's, and its queue.
-    pub interface: usize,
-    pub queue: u32,
 }

@@ -1,18 +1,16 @@
 //! The options of commands on interfaces.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
 use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::file_name::file_name;
-use crate::queues::published_run::PublishOptions;
-use crate::report::figure_options::FigureOptions;
-use crate::report::loss::LossLimit;
-use crate::report::number::count_of;
-use crate::report::option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};
+use crate::report::{
+    FigureOptions, INTERFACES, LossLimit, MEMORY, OUTPUT, PACKETS, THREADS, count_of, run_seconds,
+};
+use crate::traffic::publish_options::PublishOptions;
 
 /// Options of every command on interfaces. The first line of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
@@ -98,7 +96,7 @@ pub struct TrafficOptions {
     /// Stop after N seconds [default: at Ctrl-C]
     ///
     /// Ctrl-C stops earlier and prints the verdict. A second Ctrl-C stops at once, without a verdict.
-    #[arg(long, value_name = "N", value_parser = crate::engine::run_time::seconds, help_heading = OUTPUT)]
+    #[arg(long, value_name = "N", value_parser = run_seconds, help_heading = OUTPUT)]
     pub seconds: Option<u64>,
     #[command(flatten)]
     pub limit: LossLimit,
@@ -152,7 +150,7 @@ pub struct ReceiveOptions {
     /// rules.
     #[arg(long = "match", value_name = "EXPR", value_parser = |text: &str| text.parse::<Match>())]
     #[arg(help_heading = PACKETS)]
-    steer: Option<Match>,
+    pub steer: Option<Match>,
     /// Join libxdp's dispatcher [default priority: 50]
     ///
     /// Shares the interface with other XDP programs. Those that xdp-loader and xdp-filter attached stay, and
@@ -164,14 +162,14 @@ pub struct ReceiveOptions {
     /// command keeps.
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "50", conflicts_with_all = ["map", "pin"], help_heading = PACKETS)]
-    beside: Option<u32>,
+    pub beside: Option<u32>,
     /// Use the pinned XSKMAP of another XDP program
     ///
     /// Attaches no XDP program (forward: give it once for each interface). Puts the sockets into the map at
     /// the numbers of their queues when they have buffers, and removes them before they are closed. An
     /// occupied place is an error. `bpftool map pin id ID PATH` pins a map at a path.
     #[arg(long, value_name = "PATH", conflicts_with = "steer", help_heading = PACKETS)]
-    map: Vec<PathBuf>,
+    pub map: Vec<PathBuf>,
     /// Keep the XDP program attached, pinned in DIR
     ///
     /// The program stays attached after the end, by a link pagepool-IF in DIR, a folder of a BPF file system.
@@ -181,7 +179,7 @@ pub struct ReceiveOptions {
     /// program, at once or when the run that uses it ends. A dot in the name of the interface is a colon in
     /// the name of the link.
     #[arg(long, value_name = "DIR", conflicts_with = "map", help_heading = PACKETS)]
-    pin: Option<PathBuf>,
+    pub pin: Option<PathBuf>,
     /// Wait N µs for more packets [default: 0]
     ///
     /// An idle thread first sleeps N microseconds, 0 to 10000, even if packets arrive, and then until a
@@ -190,7 +188,7 @@ pub struct ReceiveOptions {
     /// Not with --busy-poll.
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "busy_poll", help_heading = THREADS)]
     #[arg(value_parser = count_of::<u64>("microseconds", 0..=10_000), hide_default_value = true)]
-    rx_usecs: u64,
+    pub rx_usecs: u64,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -258,33 +256,6 @@ impl Mode {
     /// Whether the kernel copies packets in any case.
     pub fn copies(self) -> bool {
         matches!(self, Self::Copy | Self::Generic)
-    }
-}
-
-impl ReceiveOptions {
-    /// The packets that are taken; `None`: all.
-    pub fn steer(&self) -> Option<&Match> {
-        self.steer.as_ref()
-    }
-
-    /// How long a thread sleeps before packets can end a sleep.
-    pub fn rx_nap(&self) -> Duration {
-        Duration::from_micros(self.rx_usecs)
-    }
-
-    /// The folder for the links of our XDP programs, if they stay attached after the command.
-    pub fn pin(&self) -> Option<&Path> {
-        self.pin.as_deref()
-    }
-
-    /// The priority of our XDP program, if it runs beside others.
-    pub fn beside(&self) -> Option<u32> {
-        self.beside
-    }
-
-    /// The maps of other XDP programs, if no program is to be attached.
-    pub fn maps(&self) -> &[PathBuf] {
-        &self.map
     }
 }
 

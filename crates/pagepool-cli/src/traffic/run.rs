@@ -11,13 +11,20 @@
 
 mod attached;
 mod ended;
+mod environment;
 mod flow_spread;
+mod kept_capabilities;
+mod link_watch;
+mod live_figures;
+mod offloads;
 mod opened;
 mod planned;
 mod queue_threads;
-mod rights;
+mod required_capabilities;
 mod running;
-mod site;
+mod sent_by_links;
+mod service_status;
+mod summary;
 mod warnings;
 
 use std::process::ExitCode;
@@ -28,10 +35,10 @@ use self::opened::Opened;
 use self::planned::Planned;
 use self::running::Running;
 use super::command::TrafficCommand;
-use crate::run_command::RunCommand;
+use crate::command::Command;
 
-impl<C: TrafficCommand> RunCommand for C {
-    fn run(&self) -> Result<ExitCode, String> {
+impl<C: TrafficCommand> Command for C {
+    fn execute(&self) -> Result<ExitCode, String> {
         let planned = Planned::new(self)?;
         let opened = Opened::open(planned)?;
         let attached = Attached::attach(opened)?;

@@ -1,5 +1,5 @@
 //! The layers of each crate: its top-level files and folders, lowest first. What is lower imports nothing that
-//! is higher.
+//! is higher. A folder may have layers of its own, before the folder itself.
 
 /// The layers of the crates.
 pub const LAYERS: &[(&str, &[&str])] = &[
@@ -47,14 +47,24 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         &[
             "sys",
             "file_name",
-            "run_command",
+            "command",
             "left_out",
             "report",
-            "engine",
+            "signals",
             "program",
-            "queues",
             "observing",
             "top",
+            "traffic/port_sample",
+            "traffic/shared_state",
+            "traffic/watch",
+            "traffic/poll_loop",
+            "traffic/figures",
+            "traffic/publish_options",
+            "traffic/options",
+            "traffic/sockets",
+            "traffic/capture",
+            "traffic/command",
+            "traffic/run",
             "traffic",
             "demo",
             "commands",
@@ -174,12 +184,15 @@ pub fn of(krate: &str) -> &'static [&'static str] {
     layers.unwrap_or_else(|| panic!("tests/house/layers.rs has no layers of {krate}")).1
 }
 
-/// The top-level folder or file of a file.
-pub fn top(path: &str) -> &str {
-    path.split('/').next().unwrap_or(path)
+/// The layer of a file: a file or folder in a folder that has layers, or at the top level.
+pub fn layer<'a>(krate: &str, path: &'a str) -> &'a str {
+    let end = |nth: usize| path.match_indices('/').nth(nth).map_or(path.len(), |(at, _)| at);
+    let (top, inner) = (&path[..end(0)], &path[..end(1)]);
+    let is_in_top = |layer: &&str| layer.strip_prefix(top).is_some_and(|rest| rest.starts_with('/'));
+    if of(krate).iter().any(is_in_top) { inner } else { top }
 }
 
 /// The place of a file's layer; the root of a crate stands above all.
 pub fn place(krate: &str, path: &str) -> usize {
-    of(krate).iter().position(|layer| *layer == top(path)).unwrap_or(usize::MAX)
+    of(krate).iter().position(|known| *known == layer(krate, path)).unwrap_or(usize::MAX)
 }

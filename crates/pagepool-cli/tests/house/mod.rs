@@ -44,7 +44,8 @@ impl Findings {
 fn each_file_is_in_a_layer() {
     let mut findings = Findings::default();
     for krate in Crate::all() {
-        let there: BTreeSet<&str> = krate.sources.iter().map(|source| layers::top(&source.path)).collect();
+        let files = krate.sources.iter().map(|source| layers::layer(&krate.name, &source.path));
+        let there: BTreeSet<&str> = files.collect();
         let listed: BTreeSet<&str> = layers::of(&krate.name).iter().copied().collect();
         for path in there.symmetric_difference(&listed).filter(|path| !source::is_root_layer(path)) {
             findings.add(format_args!("tests/house/layers.rs and {}: {path}", krate.folder));

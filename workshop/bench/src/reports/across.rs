@@ -6,19 +6,18 @@
 //! Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all the
 //! time. Each round creates new pools and a new mempool, because the place of memory changes figures, too.
 
-use pagepool_cli::report::output;
-use serde::Serialize;
-
-use super::{Report, table};
-use crate::measure::clock;
 use crate::measure::counted::{Rule, check};
-use crate::measure::measure;
 use crate::measure::summary::Summary;
 use crate::measure::workload::{MakeReady, Plan};
+use crate::measure::{clock, measure};
 use crate::rivals::mempool::{Mempool, MempoolProgram, huge_pages_reserved};
 use crate::rivals::spsc::BURST;
 use crate::sys;
 use crate::workloads::{frags, remote, yardsticks};
+use pagepool_cli::report::output;
+use serde::Serialize;
+
+use super::{Report, table};
 
 /// From this round trip of a line on, CPUs count as far.
 const NEAR_NS: f64 = 280.0;

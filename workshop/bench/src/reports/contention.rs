@@ -9,19 +9,20 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use crate::measure::clock;
+use crate::measure::counted::{Counted, Moves, Rule, check};
+use crate::measure::summary::{Times, cell};
+use crate::measure::workload::Plan;
+use crate::rivals::mpsc::Mpsc;
+use crate::rivals::spsc::{BurstReceiver, BurstSender};
+use crate::rivals::{mpsc, spsc};
+use crate::sys;
+use crate::workloads::pools;
 use pagepool::{Bound, PageBuf, PoolParams};
 use pagepool_cli::report::output;
 use serde::Serialize;
 
 use super::{Report, table};
-use crate::measure::clock;
-use crate::measure::counted::{Counted, Moves, Rule, check};
-use crate::measure::summary::{Times, cell};
-use crate::measure::workload::Plan;
-use crate::rivals::mpsc::{self, Mpsc};
-use crate::rivals::spsc::{self, BurstReceiver, BurstSender};
-use crate::sys;
-use crate::workloads::pools;
 
 /// Buffers handed over at once.
 const BURST: usize = 32;

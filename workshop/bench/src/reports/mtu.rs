@@ -7,18 +7,17 @@
 
 use std::collections::BTreeSet;
 
-use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
-use pagepool_cli::report::output;
-use serde::Serialize;
-
-use super::{Report, table};
 use crate::measure::summary::{Summary, Times, cell};
 use crate::measure::workload::{Plan, Ready};
 use crate::measure::{Measured, measure};
 use crate::rivals::page_frag::{self, PageFrag};
 use crate::sys;
-use crate::workloads::pools;
-use crate::workloads::{order3, page_frag_burst64};
+use crate::workloads::{order3, page_frag_burst64, pools};
+use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
+use pagepool_cli::report::output;
+use serde::Serialize;
+
+use super::{Report, table};
 
 /// Around a packet: Ethernet header, XDP headroom, Linux's shared info.
 const AROUND: usize = 14 + 256 + 320;

@@ -9,17 +9,17 @@
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
-use pagepool::{ArenaParams, Bound, NodeId, PageBuf, PoolParams, Topology};
-use pagepool_cli::report::output;
-use serde::Serialize;
-
-use super::{Report, table};
 use crate::measure::counted::Counted;
 use crate::measure::measure;
 use crate::measure::summary::Times;
 use crate::measure::workload::{Plan, Ready};
 use crate::sys;
 use crate::workloads::pools;
+use pagepool::{ArenaParams, Bound, NodeId, PageBuf, PoolParams, Topology};
+use pagepool_cli::report::output;
+use serde::Serialize;
+
+use super::{Report, table};
 
 const KEPT: usize = 512;
 const POLL: usize = 64;

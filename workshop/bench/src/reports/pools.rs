@@ -11,18 +11,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use pagepool::{Bound, PageBuf, Pool, PoolParams, Provider};
-use pagepool_cli::report::error::error_chain;
-use pagepool_cli::report::output;
-use serde::Serialize;
-
-use super::{Report, table};
 use crate::measure::clock;
 use crate::measure::counted::{Counted, Moves, Rule, check};
 use crate::measure::summary::{Times, cell};
 use crate::measure::workload::Plan;
 use crate::sys;
 use crate::workloads::pools::{self, Returners};
+use pagepool::{Bound, PageBuf, Pool, PoolParams, Provider};
+use pagepool_cli::report::{error_chain, output};
+use serde::Serialize;
+
+use super::{Report, table};
 
 const POOLS: [usize; 6] = [1, 16, 32, 64, 256, 1024];
 /// The ids of [`COLLIDING`] pools are equal modulo each of these.

@@ -9,15 +9,15 @@ pub mod rings;
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 
-use pagepool::{Bound, PoolParams, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_cli::report::error::error_chain;
-use pagepool_net::{Device, MemNic, MemNicParams, NicDomain, NicPort, PortStep, TxQueue, mem_nic};
-
-use super::owner::CACHE_ONLY;
 use crate::measure::counted::{Moves, Rule};
 use crate::measure::workload::{Ready, Workload};
 use crate::rivals::spsc;
 use crate::workloads::pools;
+use pagepool::{Bound, PoolParams, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool_cli::report::error_chain;
+use pagepool_net::{Device, MemNic, MemNicParams, NicDomain, NicPort, PortStep, TxQueue, mem_nic};
+
+use super::owner::CACHE_ONLY;
 
 /// NAPI's budget.
 const BUDGET: usize = 64;

@@ -6,11 +6,10 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use pagepool::{Arena, ArenaParams, Bound, PAGE_SIZE, PageBuf, Pool, PoolParams, Provider};
-use pagepool_cli::report::error::error_chain;
-
 use crate::measure::counted::Counted;
 use crate::measure::workload::Ready;
+use pagepool::{Arena, ArenaParams, Bound, PAGE_SIZE, PageBuf, Pool, PoolParams, Provider};
+use pagepool_cli::report::error_chain;
 
 /// Base pages: plain 4 KiB memory, committed as it is used.
 pub fn arena(pages: usize) -> Result<Arc<dyn Provider>, String> {

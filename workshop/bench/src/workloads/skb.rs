@@ -8,7 +8,7 @@ use pagepool_skb::{SkBuff, SkbCache};
 use super::owner::CACHE_ONLY;
 use crate::measure::workload::{Ready, Workload};
 use crate::workloads::pools;
-use pagepool_cli::report::error::error_chain;
+use pagepool_cli::report::error_chain;
 
 const MERGED: usize = 16;
 /// Bytes that a stack removes before it merges.

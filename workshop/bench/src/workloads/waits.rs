@@ -1,11 +1,10 @@
 //! Pages that wait for a user who only reports whether they are still in use.
 
-use pagepool::{Bound, PoolParams, UseCounts};
-use pagepool_cli::report::error::error_chain;
-
 use crate::measure::counted::{Moves, Rule};
 use crate::measure::workload::{Ready, Workload};
 use crate::workloads::pools;
+use pagepool::{Bound, PoolParams, UseCounts};
+use pagepool_cli::report::error_chain;
 
 /// Pages in a burst, and in a refill.
 const BURST: usize = 64;

@@ -3,8 +3,7 @@
 use pagepool_watch::doctor::{Cost, Diagnosis, DoctorReport, DoctorRule};
 use serde_json::{Value, json};
 
-use crate::report::colour::Colour;
-use crate::report::output;
+use crate::report::{Colour, output};
 
 /// The column where texts of a finding begin.
 const TEXTS: usize = 11;

@@ -1,13 +1,11 @@
 //! The output of `list --kernel`: the kernel's page pools, one a row, and their counters.
 
 use pagepool_link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
-use pagepool_watch::KernelLook;
+use pagepool_watch::{KernelLook, KernelWatch};
 use serde_json::{Value, json};
 
-use crate::engine::port_sample::object;
-use crate::observing::options::ShownOfKernel;
-use crate::report::live_table::{LiveLine, LiveTable};
-use crate::report::number::{grouped, without_zeros};
+use crate::observing::options::Shown;
+use crate::report::{LiveLine, LiveTable, Terminal, grouped, in_words, object, without_zeros};
 
 /// The tables of a single look, and of repeated looks. A row has at most 80 characters, unless the name of an
 /// interface is long.
@@ -21,33 +19,50 @@ const fn table(recycled: &'static str) -> LiveTable<7> {
 }
 
 /// All page pools that the kernel names.
-pub struct KernelOverview;
+pub struct KernelOverview(KernelWatch);
 
-impl ShownOfKernel for KernelOverview {
-    fn lines(&self, look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine> {
-        if look.pools.is_empty() {
-            let none = "No page pools: no driver of an interface in this network namespace reports one.";
-            return vec![LiveLine::plain(none.into())];
-        }
-        let table = &TABLES[usize::from(before.is_some())];
-        let mut lines = vec![table.head()];
-        for pool in &look.pools {
-            let earlier = before.and_then(|before| before.pools.iter().find(|other| other.id == pool.id));
-            let listed = ListedPool { pool, look };
-            lines.push(table.row(&listed.cells(earlier)));
-            lines.extend(listed.details());
-        }
-        if !look.has_stats {
-            let why = "This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.";
-            lines.extend([String::new(), why.into()]);
-        }
-        lines.into_iter().map(LiveLine::plain).collect()
+impl KernelOverview {
+    pub fn open() -> Result<Self, String> {
+        KernelWatch::open().map(Self).map_err(in_words)
+    }
+}
+
+impl Shown for KernelOverview {
+    type Look = KernelLook;
+    const INDENT: usize = 8;
+
+    fn look(&mut self) -> Result<KernelLook, String> {
+        self.0.look().map_err(in_words)
+    }
+
+    fn lines(&self, look: &KernelLook, before: Option<&KernelLook>, _: Option<Terminal>) -> Vec<LiveLine> {
+        lines(look, before)
     }
 
     fn json(&self, look: &KernelLook) -> Value {
         let pools: Vec<_> = look.pools.iter().map(|pool| ListedPool { pool, look }.json()).collect();
         json!({ "has_stats": look.has_stats, "kernel_pools": pools })
     }
+}
+
+fn lines(look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine> {
+    if look.pools.is_empty() {
+        let none = "No page pools: no driver of an interface in this network namespace reports one.";
+        return vec![LiveLine::plain(none.into())];
+    }
+    let table = &TABLES[usize::from(before.is_some())];
+    let mut lines = vec![table.head()];
+    for pool in &look.pools {
+        let earlier = before.and_then(|before| before.pools.iter().find(|other| other.id == pool.id));
+        let listed = ListedPool { pool, look };
+        lines.push(table.row(&listed.cells(earlier)));
+        lines.extend(listed.details());
+    }
+    if !look.has_stats {
+        let why = "This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.";
+        lines.extend([String::new(), why.into()]);
+    }
+    lines.into_iter().map(LiveLine::plain).collect()
 }
 
 struct ListedPool<'a> {
@@ -163,10 +178,10 @@ mod tests {
         };
         let at = |pool| KernelLook { pools: vec![pool], ..look() };
         let (before, now) = (at(counted(100, 0)), at(counted(200, 100)));
-        let recycled = |earlier| KernelOverview.lines(&now, earlier)[1].text.clone();
+        let recycled = |earlier| lines(&now, earlier)[1].text.clone();
         assert!(recycled(None).ends_with(" 50.0 %"), "{}", recycled(None));
         assert!(recycled(Some(&before)).ends_with(" 100.0 %"), "{}", recycled(Some(&before)));
-        let head = |earlier| KernelOverview.lines(&now, earlier)[0].text.clone();
+        let head = |earlier| lines(&now, earlier)[0].text.clone();
         assert!(head(None).ends_with(" ever%") && head(Some(&before)).ends_with(" recyc%"));
         let another = at(pool(|pool| pool.id = 17));
         assert!(recycled(Some(&another)).ends_with(" 50.0 %"), "{}", recycled(Some(&another)));

@@ -2,8 +2,9 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+
+use crate::sys::{PollFd, PollFlags};
 
 pub const MOST_BYTES: usize = 8 << 10;
 /// The most bytes after the head that are read while a connection ends.
@@ -38,14 +39,15 @@ impl MetricsClient {
         Ok(Self { stream, since: Instant::now(), step: ClientStep::Request(Vec::new()) })
     }
 
-    /// Its descriptor, and whether it waits to write.
-    pub fn waits_for(&self) -> (BorrowedFd<'_>, bool) {
-        (self.stream.as_fd(), matches!(self.step, ClientStep::Answer(..)))
+    /// What it waits for: to read, or to write.
+    pub fn waits_for(&self) -> PollFd<'_> {
+        let writes = matches!(self.step, ClientStep::Answer(..));
+        PollFd::new(&self.stream, if writes { PollFlags::OUT } else { PollFlags::IN })
     }
 
     /// How much it loses if it is closed now: nothing with its answer sent; a little without a complete
     /// request; most while it takes its answer.
-    pub fn worth(&self) -> u32 {
+    pub fn closing_cost(&self) -> u32 {
         match self.step {
             ClientStep::End(_) => 0,
             ClientStep::Request(_) => 1,
@@ -56,9 +58,9 @@ impl MetricsClient {
     /// Reads and writes without waiting, at most a round's share. `answer` gets the head as far as it has
     /// come, and whether more may come; it returns the answer when it can. False when the client is finished:
     /// answered, gone, or too slow.
-    pub fn go_on(&mut self, answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> bool {
-        let is_going_on = match self.try_on(answer) {
-            Ok(is_going_on) => is_going_on,
+    pub fn advance(&mut self, answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> bool {
+        let is_open = match self.try_advance(answer) {
+            Ok(is_open) => is_open,
             Err(error) => error.kind() == ErrorKind::WouldBlock, // a client that goes away does no harm
         };
         let time = match self.step {
@@ -66,10 +68,10 @@ impl MetricsClient {
             ClientStep::Answer(..) => ANSWER_TIME,
             ClientStep::End(_) => END_TIME,
         };
-        is_going_on && self.since.elapsed() < time
+        is_open && self.since.elapsed() < time
     }
 
-    fn try_on(&mut self, mut answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> io::Result<bool> {
+    fn try_advance(&mut self, mut answer: impl FnMut(&[u8], bool) -> Option<Vec<u8>>) -> io::Result<bool> {
         for _ in 0..CALLS_A_ROUND {
             let next = match &mut self.step {
                 ClientStep::Request(head) => {
@@ -80,14 +82,7 @@ impl MetricsClient {
                     let text = answer(head, !has_ended && head.len() < MOST_BYTES);
                     text.map(|text| ClientStep::Answer(text, 0))
                 }
-                ClientStep::Answer(text, sent) => {
-                    *sent += some(self.stream.write(&text[*sent..])?)?;
-                    let is_sent = *sent == text.len();
-                    if is_sent {
-                        self.stream.shutdown(Shutdown::Write)?;
-                    }
-                    is_sent.then_some(ClientStep::End(MOST_BEHIND))
-                }
+                ClientStep::Answer(text, sent) => send_more(&mut self.stream, text, sent)?,
                 ClientStep::End(left) => match self.stream.read(&mut [0; 16 << 10])? {
                     read if read == 0 || read > *left => return Ok(false),
                     read => {
@@ -104,6 +99,19 @@ impl MetricsClient {
     }
 }
 
+/// Sends more of an answer. Returns the next step once all of it is sent.
+fn send_more(to: &mut TcpStream, text: &[u8], sent: &mut usize) -> io::Result<Option<ClientStep>> {
+    match to.write(&text[*sent..])? {
+        0 => return Err(ErrorKind::WriteZero.into()),
+        written => *sent += written,
+    }
+    if *sent < text.len() {
+        return Ok(None);
+    }
+    to.shutdown(Shutdown::Write)?;
+    Ok(Some(ClientStep::End(MOST_BEHIND)))
+}
+
 /// Reads more of the head of a request, up to its limit. Returns the number of bytes.
 fn read_more(from: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
     let mut part = [0; MOST_BYTES];
@@ -111,10 +119,6 @@ fn read_more(from: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<usize> {
     let at = head.len();
     head.extend_from_slice(&part[at..at + read]);
     Ok(read)
-}
-
-fn some(written: usize) -> io::Result<usize> {
-    if written == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(written) }
 }
 
 #[cfg(test)]
@@ -136,25 +140,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sent_besides_is_read_in_several_rounds() {
+    fn extra_bytes_of_a_client_are_read_in_several_rounds() {
         let (mut theirs, mut ours) = connected();
         theirs.write_all(b"GET").unwrap();
         theirs.set_nonblocking(true).unwrap();
         let waits: usize = std::iter::from_fn(|| theirs.write(&[0; 64 << 10]).ok()).sum();
         assert!(waits > 128 << 10, "{waits} bytes wait");
         theirs.shutdown(Shutdown::Write).unwrap();
-        assert!(ours.go_on(answer), "one round does not read all of it");
+        assert!(ours.advance(answer), "one round does not read all of it");
     }
 
     #[test]
-    fn what_a_client_sends_without_end_is_read_for_a_while_only() {
+    fn an_endless_client_is_closed_after_its_time() {
         let (mut theirs, mut ours) = connected();
         let sender = thread::spawn(move || {
             theirs.write_all(b"GET").unwrap();
             let written = std::iter::from_fn(|| theirs.write(&[0; 64 << 10]).ok());
             written.take(4096).sum::<usize>()
         });
-        while ours.go_on(answer) {}
+        while ours.advance(answer) {}
         drop(ours);
         let sent = sender.join().unwrap();
         assert!(sent < 64 << 20, "{sent} bytes of 256 MiB");

@@ -75,29 +75,16 @@ pub fn content_type(format: MetricsFormat) -> String {
 
 /// How much a client likes a format, 0 to 1: by the range that names it most exactly.
 fn quality(ranges: &[&str], format: MetricsFormat) -> f64 {
-    let [of, sub, version] = media(format);
     let (mut exact, mut quality) = (0, 0.0);
     for range in ranges {
         let mut parts = range.split(';').map(str::trim);
-        let Some((range_of, range_sub)) = parts.next().and_then(|media| media.split_once('/')) else {
-            continue;
-        };
-        let fits = match (range_of, range_sub) {
-            ("*", "*") => 1,
-            (range_of, "*") if range_of.eq_ignore_ascii_case(of) => 2,
-            (range_of, range_sub)
-                if range_of.eq_ignore_ascii_case(of) && range_sub.eq_ignore_ascii_case(sub) =>
-            {
-                3
-            }
-            _ => continue,
-        };
+        let Some(fits) = parts.next().and_then(|range| fit(range, format)) else { continue };
         let params: Vec<_> = parts.filter_map(|param| param.split_once('=')).collect();
         let param = |name: &str| {
             let found = params.iter().find(|(of, _)| of.trim().eq_ignore_ascii_case(name));
             found.map(|(_, value)| value.trim().trim_matches('"'))
         };
-        if fits < exact || param("version").is_some_and(|asked| asked != version) {
+        if fits < exact || param("version").is_some_and(|asked| asked != media(format)[2]) {
             continue;
         }
         let weight = |q: &str| q.parse::<f64>().ok().filter(|q| (0.0..=1.0).contains(q));
@@ -106,6 +93,17 @@ fn quality(ranges: &[&str], format: MetricsFormat) -> f64 {
         exact = fits;
     }
     quality
+}
+
+/// How exactly a range names a format, if it does: 1 to 3.
+fn fit(range: &str, format: MetricsFormat) -> Option<u8> {
+    let [of, sub, _] = media(format);
+    match range.split_once('/')? {
+        ("*", "*") => Some(1),
+        (range_of, _) if !range_of.eq_ignore_ascii_case(of) => None,
+        (_, "*") => Some(2),
+        (_, range_sub) => range_sub.eq_ignore_ascii_case(sub).then_some(3),
+    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use crate::top::rows::PLACES;
 pub fn bar(places: &[u64; PLACES.len()], columns: usize, theme: TopTheme) -> Vec<Span<'static>> {
     let parts = PLACES.iter().zip(shares(places, columns));
     let some = parts.filter(|(_, share)| *share > 0);
-    let spans = some.map(|((place, letter, ..), share)| {
-        Span::styled(letter.to_string().repeat(share), theme.place(*place))
+    let spans = some.map(|(place, share)| {
+        Span::styled(place.letter.to_string().repeat(share), theme.colour(place.colour))
     });
     spans.collect()
 }

@@ -8,18 +8,16 @@ use ratatui::text::{Line, Span};
 
 use super::bar::bar;
 use super::theme::TopTheme;
-use crate::observing::details::{listed, paragraphs};
-use crate::observing::look::{ago, has_deferred};
+use crate::observing::details::{listed, owner_and_age, paragraphs};
+use crate::observing::look::has_deferred;
 use crate::observing::overview::title;
 use crate::observing::table::rate;
-use crate::report::colour::Colour;
-use crate::report::number::grouped;
-use crate::report::terminal::fold;
+use crate::report::{Colour, fold, grouped};
 use crate::top::app::{OpenedPool, TopApp};
 use crate::top::columns::{age, cut};
 use crate::top::history::{PastLook, sparkline};
 use crate::top::row_key::RowKey;
-use crate::top::rows::{PLACES, TopRow};
+use crate::top::rows::{PLACES, PagePlace, TopRow};
 
 /// From this width on, meanings stand beside counters.
 const WIDE: usize = 110;
@@ -33,11 +31,11 @@ const MOST_GROUPS: usize = 12;
 /// All lines; the screen shows a part.
 pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>> {
     let mut page = DetailPage { columns, theme, lines: Vec::new() };
-    let Some(key) = app.selected() else { return page.lines };
+    let Some(key) = &app.selected else { return page.lines };
     match (app.sampled.kernel_pool(key), &app.opened) {
         (Some(pool), _) => page.kernel(app, key, pool),
         (None, Some(opened)) => page.pool(app, key, opened),
-        (None, None) => page.say("This page pool of the kernel is gone."),
+        (None, None) => page.add("This page pool of the kernel is gone."),
     }
     page.lines
 }
@@ -51,7 +49,7 @@ struct DetailPage {
 }
 
 impl DetailPage {
-    fn say(&mut self, text: impl AsRef<str>) {
+    fn add(&mut self, text: impl AsRef<str>) {
         self.folded(text.as_ref(), None);
     }
 
@@ -73,15 +71,9 @@ impl DetailPage {
         if !app.is_opened_there() {
             self.folded("ENDED: these are its last figures.", Some(Colour::Bad));
         }
-        let thread = pool.thread.as_ref().map_or("bound to an unknown thread, or to none".into(), |thread| {
-            format!("bound to thread {} (tid {})", thread.name, thread.tid)
-        });
-        let interface = pool.ifindex.map_or(String::new(), |index| format!(", interface {index}"));
-        let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
-        let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
-        self.say(format!("pool {} (id {}): {thread}{interface}; made {made} ago{ended}", pool.name, pool.id));
+        self.add(owner_and_age(look, pool).join("; "));
         self.history(&app.history.last(key, self.columns), "buffers out");
-        if let Some(row) = app.all().iter().find(|row| row.key == *key) {
+        if let Some(row) = app.rows.iter().find(|row| row.key == *key) {
             self.places(row, pool);
         }
         self.holders(pool.holders.as_ref());
@@ -94,7 +86,7 @@ impl DetailPage {
             self.counters(pool.deferred.fields(), None, None, DeferredStats::DOCS);
         }
         self.heading("Parameters");
-        self.say(listed(&pool.params));
+        self.add(listed(&pool.params));
         self.below(app, process, pool);
     }
 
@@ -103,19 +95,19 @@ impl DetailPage {
         let interface = interface.unwrap_or("an interface that was removed");
         let napi = pool.napi.map_or(String::new(), |napi| format!(", napi {napi}"));
         let (pages, memory) = (grouped(pool.inflight), bytes(pool.inflight_bytes));
-        self.say(format!(
+        self.add(format!(
             "page pool {} of the kernel, of {interface}{napi}: {pages} pages, {memory}",
             pool.id
         ));
         if let Some(time) = pool.detached_for() {
-            self.say(format!(
+            self.add(format!(
                 "Its driver released it {} ago, and waits for these pages (detach-time).",
                 age(time)
             ));
         }
         self.history(&app.history.last(key, self.columns), "pages");
         let Some(stats) = pool.stats else {
-            return self.say("This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.");
+            return self.add("This kernel has no counters: it was built without CONFIG_PAGE_POOL_STATS.");
         };
         self.heading("Counters: total, per second, and what they mean in a pool of pagepool");
         let moved = app.sampled.kernel_moved(pool);
@@ -154,7 +146,7 @@ impl DetailPage {
         let (pages, size) = (grouped(row.pages), grouped(pool.page_bytes));
         self.heading(format!("Where its {pages} pages of {size} bytes are ({})", bytes(row.bytes)));
         let total: u64 = row.places.iter().fold(0, |sum, &pages| sum.saturating_add(pages));
-        for ((_, letter, name, about), pages) in PLACES.iter().zip(row.places) {
+        for (PagePlace { letter, name, about, .. }, pages) in PLACES.iter().zip(row.places) {
             let percent = if total == 0 { 0.0 } else { pages as f64 * 100.0 / total as f64 };
             let text = format!("{letter} {name:<9}{:>11} {percent:>5.1} %  ", grouped(pages));
             let room = self.columns.saturating_sub(text.chars().count());
@@ -167,7 +159,7 @@ impl DetailPage {
     fn holders(&mut self, holders: Option<&HoldersView>) {
         let Some(holders) = holders else {
             self.heading("Who holds what: not recorded");
-            return self.say("Set `holders` in the pool's parameters (PoolParams::holders) to see it here.");
+            return self.add("Set `holders` in the pool's parameters (PoolParams::holders) to see it here.");
         };
         self.heading(format!("Who holds what: {} pages", grouped(holders.held)));
         let younger = AGE_EDGES.iter().map(|&edge| format!("below {}", age(edge)));
@@ -175,12 +167,12 @@ impl DetailPage {
         let ages = younger.chain([older]).zip(holders.ages).filter(|(_, pages)| *pages > 0);
         let ages: Vec<_> = ages.map(|(age, pages)| format!("{age}: {}", grouped(pages))).collect();
         if !ages.is_empty() {
-            self.say(format!("ages: {}", ages.join(", ")));
+            self.add(format!("ages: {}", ages.join(", ")));
         }
-        holders.groups.iter().take(MOST_GROUPS).for_each(|group| self.say(group.to_string()));
+        holders.groups.iter().take(MOST_GROUPS).for_each(|group| self.add(group.to_string()));
         let more = holders.more_groups + holders.groups.len().saturating_sub(MOST_GROUPS) as u64;
         if more > 0 {
-            self.say(format!("and {} more groups: `pagepool show` lists them", grouped(more)));
+            self.add(format!("and {} more groups: `pagepool show` lists them", grouped(more)));
         }
     }
 
@@ -234,7 +226,7 @@ impl DetailPage {
         for entry in process.entries.iter().filter(is_below) {
             self.heading(format!("{} {}", entry.kind, entry.name));
             if !entry.params.is_empty() {
-                self.say(listed(&entry.params));
+                self.add(listed(&entry.params));
             }
             let same = |of: &&EntryView| (&of.kind, of.id) == (&entry.kind, entry.id);
             let earlier = before.and_then(|before| before.entries.iter().find(same));
@@ -242,7 +234,7 @@ impl DetailPage {
                 let was = earlier.and_then(|entry| entry.counters.iter().find(|(of, _)| of == name));
                 let more = was.and_then(|(_, was)| value.checked_sub(*was)).filter(|more| *more > 0);
                 let more = more.map_or(String::new(), |more| format!("  +{}", grouped(more)));
-                self.say(format!("{name:<24} {:>18}{more}", grouped(*value)));
+                self.add(format!("{name:<24} {:>18}{more}", grouped(*value)));
             }
         }
     }

@@ -20,9 +20,9 @@ pub fn lines(theme: TopTheme) -> Vec<Line<'static>> {
     }));
     lines.push(row("  WHERE   ", "where its pages are, a letter for each part of them:"));
     let letters = PLACES.iter();
-    lines.extend(letters.map(|(place, letter, _, about)| {
-        let letter = Span::styled(letter.to_string(), theme.place(*place));
-        Line::from(vec![Span::raw("            "), letter, Span::raw(format!("  {about}"))])
+    lines.extend(letters.map(|place| {
+        let letter = Span::styled(place.letter.to_string(), theme.colour(place.colour));
+        Line::from(vec![Span::raw("            "), letter, Span::raw(format!("  {}", place.about))])
     }));
     lines.extend([
         Line::default(),

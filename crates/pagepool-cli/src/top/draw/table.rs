@@ -9,8 +9,7 @@ use super::bar::bar;
 use super::theme::TopTheme;
 use crate::observing::look::{is_alive, nobody_publishes};
 use crate::observing::table::rate;
-use crate::report::colour::Colour;
-use crate::report::number::grouped;
+use crate::report::{Colour, grouped};
 use crate::top::app::{Prompt, TopApp};
 use crate::top::columns::{COLUMNS, FittedColumn, cut, fit};
 use crate::top::rows::{PLACES, RowRates, TopRow};
@@ -32,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &mut TopApp, theme: TopTheme
 
 /// The totals of live processes, as many lines as fit. The kernel has freed the memory of dead ones.
 fn summary(app: &TopApp, area: Rect, theme: TopTheme) -> Vec<Line<'static>> {
-    let all: Vec<_> = app.all().iter().filter(|row| row.pid.is_some() && row.alive).collect();
+    let all: Vec<_> = app.rows.iter().filter(|row| row.pid.is_some() && row.alive).collect();
     let columns = area.width.into();
     let lines =
         [totals(app, columns, theme), rates(&all, theme), pages(&all, columns, theme), legend(&all, theme)];
@@ -49,28 +48,28 @@ fn totals(app: &TopApp, columns: usize, theme: TopTheme) -> Line<'static> {
     let processes = &app.sampled.now.processes;
     let dead = processes.iter().filter(|process| !is_alive(process)).count();
     let mut spans = vec![Span::styled("pagepool top", theme.heading())];
-    let mut say = |text: String, colour| {
+    let mut add = |text: String, colour| {
         spans.push(Span::raw("  "));
         spans.push(Span::styled(text, theme.judged(colour)));
     };
-    say(counted(processes.len(), "process", "processes"), None);
+    add(counted(processes.len(), "process", "processes"), None);
     if dead > 0 {
-        say(format!("{dead} DEAD"), Some(Colour::Bad));
+        add(format!("{dead} DEAD"), Some(Colour::Bad));
     }
-    let ours = app.all().iter().filter(|row| row.pid.is_some()).count();
-    say(counted(ours, "pool", "pools"), None);
-    match app.all().len() - ours {
+    let ours = app.rows.iter().filter(|row| row.pid.is_some()).count();
+    add(counted(ours, "pool", "pools"), None);
+    match app.rows.len() - ours {
         0 => {}
-        kernel => say(format!("{kernel} of the kernel"), None),
+        kernel => add(format!("{kernel} of the kernel"), None),
     }
-    say(format!("every {} s", app.delay.as_secs_f64()), None);
+    add(format!("every {} s", app.delay.as_secs_f64()), None);
     let order = if app.inverted { ", inverted" } else { "" };
-    say(format!("by {}{order}", COLUMNS[app.sort].head), None);
+    add(format!("by {}{order}", COLUMNS[app.sort].head), None);
     if app.paused {
-        say("PAUSED".into(), Some(Colour::Caution));
+        add("PAUSED".into(), Some(Colour::Caution));
     }
     if !app.filter.is_empty() {
-        say(format!("only {}", cut(&app.filter, columns / 4)), Some(Colour::Caution));
+        add(format!("only {}", cut(&app.filter, columns / 4)), Some(Colour::Caution));
     }
     Line::from(spans)
 }
@@ -125,9 +124,9 @@ fn pages(rows: &[&TopRow], columns: usize, theme: TopTheme) -> Line<'static> {
 /// The letters of the bar, with the pages of each place.
 fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     let places = PLACES.iter().zip(sums(rows)).filter(|(_, pages)| *pages > 0);
-    let spans = places.flat_map(|((place, letter, name, _), pages)| {
-        let letter = Span::styled(letter.to_string(), theme.place(*place));
-        [letter, Span::raw(format!(" {name} {}   ", grouped(pages)))]
+    let spans = places.flat_map(|(place, pages)| {
+        let letter = Span::styled(place.letter.to_string(), theme.colour(place.colour));
+        [letter, Span::raw(format!(" {} {}   ", place.name, grouped(pages)))]
     });
     Line::from(spans.collect::<Vec<_>>())
 }
@@ -135,7 +134,7 @@ fn legend(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
 /// The head, and as many rows as fit, the selected one among them.
 fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<Line<'static>> {
     app.page = room.saturating_sub(1).max(1);
-    let (visible, selected) = (app.visible(), app.selected_at());
+    let (visible, selected) = (app.visible(), app.at);
     if visible.is_empty() {
         return nothing(app);
     }
@@ -152,7 +151,7 @@ fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<L
         lines.push(if at == selected { line.style(theme.selected()) } else { line });
     }
     app.first = first;
-    if app.filter.is_empty() && app.all().iter().all(|row| row.pid.is_none()) {
+    if app.filter.is_empty() && app.rows.iter().all(|row| row.pid.is_none()) {
         lines.extend([Line::default()].into_iter().chain(nobody(app)));
     }
     lines
@@ -160,7 +159,7 @@ fn rows(app: &mut TopApp, columns: usize, room: usize, theme: TopTheme) -> Vec<L
 
 fn nothing(app: &TopApp) -> Vec<Line<'static>> {
     let shown_by_k = || Line::raw("K shows the kernel's page pools.");
-    match (app.all().is_empty(), app.filter.is_empty()) {
+    match (app.rows.is_empty(), app.filter.is_empty()) {
         (true, _) => nobody(app),
         (false, true) => nobody(app).into_iter().chain([shown_by_k()]).collect(),
         (false, false) => vec![Line::raw(format!("No pool is called {}; Esc shows all.", app.filter))],

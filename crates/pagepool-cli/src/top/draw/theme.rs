@@ -2,8 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::report::colour::Colour;
-use crate::top::rows::PagePlace;
+use crate::report::Colour;
 
 #[derive(Clone, Copy, Debug)]
 pub struct TopTheme {
@@ -11,7 +10,7 @@ pub struct TopTheme {
 }
 
 impl TopTheme {
-    fn colour(self, colour: Color) -> Style {
+    pub fn colour(self, colour: Color) -> Style {
         if self.has_colours { Style::new().fg(colour) } else { Style::new() }
     }
 
@@ -23,19 +22,6 @@ impl TopTheme {
             Some(Colour::Caution) => self.colour(Color::Yellow),
             Some(Colour::Bad) => self.colour(Color::Red).add_modifier(Modifier::BOLD),
         }
-    }
-
-    pub fn place(self, place: PagePlace) -> Style {
-        self.colour(match place {
-            PagePlace::Cache => Color::Green,
-            PagePlace::Lanes => Color::Cyan,
-            PagePlace::Ring => Color::Blue,
-            PagePlace::Fragment => Color::LightGreen,
-            PagePlace::Deferred => Color::Magenta,
-            PagePlace::Uncollected => Color::LightBlue,
-            PagePlace::Waiting => Color::Yellow,
-            PagePlace::Out => Color::Red,
-        })
     }
 
     pub fn heading(self) -> Style {

@@ -3,22 +3,21 @@
 use pagepool::{PoolRef, Publication};
 use pagepool_link::Promiscuous;
 
+use super::environment::Environment;
 use super::flow_spread::FlowSpread;
 use super::opened::Opened;
 use super::planned::Planned;
 use super::queue_threads::QueueThreads;
-use super::site::Site;
 use super::warnings;
-use crate::engine::privileges::Needs;
-use crate::engine::sent_by_links::SentByLinks;
-use crate::queues::queue_name::QueueName;
 use crate::report::output;
 use crate::sys::{self, CapabilitySet};
 use crate::traffic::capture::{Capture, CaptureFile};
-use crate::traffic::command::{PortSide, TrafficCommand, TrafficPlan};
-use crate::traffic::interface::Interface;
-use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::{OpenedInterface, TrafficSetup};
+use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::traffic::figures::QueueName;
+use crate::traffic::run::kept_capabilities::RunNeeds;
+use crate::traffic::run::offloads::OffloadsOff;
+use crate::traffic::run::sent_by_links::SentByLinks;
+use crate::traffic::sockets::{Interface, OpenedInterface, PortSide, TrafficSetup};
 
 /// The fields are in the order in which they are undone.
 pub struct Attached<'a, C: TrafficCommand> {
@@ -27,7 +26,7 @@ pub struct Attached<'a, C: TrafficCommand> {
     pub capture: Option<Capture>,
     pub record: Record,
     pub plan: TrafficPlan<'a>,
-    pub site: Site,
+    pub environment: Environment,
 }
 
 /// The run's changes to its interfaces. Dropping it restores them. Offloads come last: on some links the
@@ -40,6 +39,7 @@ pub struct Changes {
     pub offloads: OffloadsOff,
 }
 
+#[derive(Default)]
 pub struct Record {
     pub interfaces: Vec<OpenedInterface>,
     /// The names of the ports, in the order of their samples.
@@ -47,6 +47,8 @@ pub struct Record {
     pub pools: Vec<PoolRef>,
     /// What the interfaces had counted before the run.
     pub counts: SentByLinks,
+    /// Other processes see the pools until the verdict is printed.
+    #[expect(dead_code, reason = "held")]
     pub published: Option<Publication>,
 }
 
@@ -55,27 +57,27 @@ impl<'a, C: TrafficCommand> Attached<'a, C> {
     /// Prints warnings, and gives up capabilities, before the first packet is taken.
     pub fn attach(opened: Opened<'a, C>) -> Result<Self, String> {
         let Opened { setup, promiscuous, published, mut offloads, planned } = opened;
-        let Planned { command, plan, mut site, mut capture, .. } = planned;
+        let Planned { command, plan, mut environment, mut capture, .. } = planned;
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
-        let names = names(&setup, &site.interfaces);
+        let names = names(&setup, &environment.interfaces);
         let kept = kept(&plan, &interfaces);
-        let counts = SentByLinks::look(site.links());
-        let threads = QueueThreads::start(command, &site, setup, (kept, capture.as_mut()))?;
+        let counts = SentByLinks::look(environment.links());
+        let threads = QueueThreads::start(command, &environment, setup, (kept, capture.as_mut()))?;
         threads.attach(&mut interfaces)?;
-        site.wait_for_links()?;
-        match warnings::warn(&plan, &mut site, &mut offloads, &interfaces) {
-            Err(error) if plan.sets() => return Err(error),
+        environment.wait_for_links()?;
+        match warnings::warn(&plan, &mut environment, &mut offloads, &interfaces) {
+            Err(error) if plan.changes_settings() => return Err(error),
             // A warning that cannot be computed is no reason to end the run.
             warned => warned.unwrap_or_else(output::warn),
         }
-        let spreading: &[Interface] = if plan.rss { &site.interfaces } else { &[] };
+        let spreading: &[Interface] = if plan.rss { &environment.interfaces } else { &[] };
         let spread = FlowSpread::over(spreading)?;
-        site.wait_for_links()?; // some cards restart for that
+        environment.wait_for_links()?; // some cards restart for that
         give_up_all_but(kept);
         let capture = capture.map(CaptureFile::start).transpose()?;
         let record = Record { interfaces, names, pools, counts, published };
         let changes = Changes { spread, promiscuous, offloads };
-        Ok(Self { threads, changes, capture, record, plan, site })
+        Ok(Self { threads, changes, capture, record, plan, environment })
     }
 }
 
@@ -91,7 +93,8 @@ fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
 /// The capabilities that the run keeps.
 fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
     let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
-    Needs::here(by_batch, plan.sets(), plan.beside.is_some()).kept(sys::permitted_capabilities())
+    RunNeeds::here(by_batch, plan.changes_settings(), plan.sockets.beside.is_some())
+        .kept(sys::permitted_capabilities())
 }
 
 /// Makes this thread give up all other capabilities: everything is open and attached.

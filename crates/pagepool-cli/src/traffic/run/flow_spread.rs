@@ -2,11 +2,8 @@
 
 use pagepool_link::{Ethtool, HeldFlowSpread, LinkError};
 
-use crate::report::error::error_chain;
-use crate::report::output;
-use crate::report::terminal::OWN_LINE;
-use crate::traffic::interface::Interface;
-use crate::traffic::setup::listed;
+use crate::report::{OWN_LINE, error_chain, output, ranges};
+use crate::traffic::sockets::Interface;
 
 /// The changed flow tables. Dropping it restores them, and warns if that fails.
 pub struct FlowSpread(Vec<HeldFlowSpread>);
@@ -35,7 +32,7 @@ impl FlowSpread {
                 "{} spreads flows over its queues {} until this command ends; if it is killed, undo that \
                  with{OWN_LINE}{}",
                 interface.link.name,
-                listed(&interface.queues),
+                ranges(&interface.queues),
                 held.undo()
             ));
             Ok(held)

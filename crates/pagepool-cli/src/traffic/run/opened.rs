@@ -3,13 +3,12 @@
 use pagepool::Publication;
 use pagepool_link::Promiscuous;
 
+use super::environment::Environment;
 use super::planned::Planned;
-use super::site::Site;
-use crate::report::error::error_chain;
+use crate::report::in_words;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
-use crate::traffic::interface::{Interface, pairs_of};
-use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::{SetupParams, TrafficSetup};
+use crate::traffic::run::offloads::OffloadsOff;
+use crate::traffic::sockets::{Interface, SetupParams, TrafficSetup, pairs_of};
 
 /// The fields are in the order in which they are undone.
 pub struct Opened<'a, C> {
@@ -23,36 +22,36 @@ pub struct Opened<'a, C> {
 impl<'a, C: TrafficCommand> Opened<'a, C> {
     /// Turns off offloads before sockets are opened: a card may restart for that.
     pub fn open(mut planned: Planned<'a, C>) -> Result<Self, String> {
-        let (plan, Site { kernel, interfaces, .. }) = (&planned.plan, &mut planned.site);
-        let receiving = if plan.attach.is_some() { &**interfaces } else { &[] };
+        let (plan, Environment { kernel, interfaces, .. }) = (&planned.plan, &mut planned.environment);
+        let receiving = if plan.sockets.attach.is_some() { &**interfaces } else { &[] };
         let offloads = OffloadsOff::new(plan.fix_offloads, kernel, receiving)?;
         let published = plan.options.publish.publish(plan.name);
-        let setup = open_sockets(&planned).or_else(|error| planned.site.go_on().and(Err(error)))?;
-        let promiscuous = promiscuous(&planned.plan, &planned.site.interfaces)?;
-        planned.site.wait_for_links()?;
+        let setup = open_sockets(&planned)
+            .or_else(|error| planned.environment.check_interrupted().and(Err(error)))?;
+        let promiscuous = promiscuous(&planned.plan, &planned.environment.interfaces)?;
+        planned.environment.wait_for_links()?;
         Ok(Self { setup, promiscuous, published, offloads, planned })
     }
 }
 
 fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
-    let Planned { plan, site, sizes, .. } = planned;
-    let TrafficPlan { attach, maps, pin, beside, steer, tx_mode, options, .. } = *plan;
-    let (threads, pairs) = (options.threads.map(usize::from), pairs_of(&site.interfaces));
+    let Planned { plan, environment, sizes, .. } = planned;
+    let options = plan.options;
+    let (threads, pairs) = (options.threads.map(usize::from), pairs_of(&environment.interfaces));
     if let Some(threads) = threads.filter(|&threads| threads > pairs) {
         return Err(format!(
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let (busy_poll, interrupted) = (options.busy_poll(), Some(&site.signals.end));
-    let sizes = *sizes;
-    let params =
-        SetupParams { sizes, attach, maps, pin, beside, steer, tx_mode, busy_poll, interrupted, threads };
-    TrafficSetup::open(plan.name, &site.interfaces, params)
+    let (sockets, busy_poll) = (plan.sockets, options.busy_poll());
+    let interrupted = Some(&environment.signals.end);
+    let params = SetupParams { sizes: *sizes, sockets, busy_poll, interrupted, threads };
+    TrafficSetup::open(plan.name, &environment.interfaces, params)
 }
 
 /// Puts the interfaces into promiscuous mode, if the plan says so, until the values are dropped.
 fn promiscuous(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Vec<Promiscuous>, String> {
     let all = if plan.promiscuous { interfaces } else { &[] };
     let held = all.iter().map(|interface| Promiscuous::hold(&interface.link)).collect::<Result<_, _>>();
-    held.map_err(|error| error_chain(&error))
+    held.map_err(in_words)
 }

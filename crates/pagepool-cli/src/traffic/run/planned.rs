@@ -1,16 +1,15 @@
 //! Phase 1: what the run needs is known and allowed. Nothing is opened yet.
 
-use super::rights;
-use super::site::Site;
-use crate::engine::memory_node;
-use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
+use super::environment::Environment;
+use super::required_capabilities;
 use crate::traffic::capture::CaptureFile;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::traffic::sockets::{SocketNeeds, SocketSizes, memory_node};
 
 pub struct Planned<'a, C> {
     pub command: &'a C,
     pub plan: TrafficPlan<'a>,
-    pub site: Site,
+    pub environment: Environment,
     pub capture: Option<CaptureFile>,
     pub sizes: SocketSizes,
 }
@@ -18,16 +17,20 @@ pub struct Planned<'a, C> {
 impl<'a, C: TrafficCommand> Planned<'a, C> {
     pub fn new(command: &'a C) -> Result<Self, String> {
         let plan = command.plan();
-        let site = Site::look_up(command, &plan)?;
-        let sizes = sizes(command, &plan, &site)?;
-        rights::check(&plan, &site.interfaces, &sizes)?;
+        let environment = Environment::look_up(command, &plan)?;
+        let sizes = sizes(command, &plan, &environment)?;
+        required_capabilities::check(&plan, &environment.interfaces, &sizes)?;
         let capture = plan.options.pcap.as_deref().map(CaptureFile::open).transpose()?;
-        Ok(Self { command, plan, site, capture, sizes })
+        Ok(Self { command, plan, environment, capture, sizes })
     }
 }
 
-fn sizes<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) -> Result<SocketSizes, String> {
-    let (options, interfaces) = (plan.options, &*site.interfaces);
+fn sizes<C: TrafficCommand>(
+    command: &C,
+    plan: &TrafficPlan<'_>,
+    environment: &Environment,
+) -> Result<SocketSizes, String> {
+    let (options, interfaces) = (plan.options, &*environment.interfaces);
     SocketSizes::new(SocketNeeds {
         mtu: command.mtu(interfaces),
         chunk: options.chunk()?,
@@ -41,7 +44,7 @@ fn sizes<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>, site: &Site) ->
         },
         mode: options.mode(),
         hugepages: options.hugepages,
-        node: memory_node::home(site.links().map(|link| &*link.name), &site.cpus),
+        node: memory_node::choose(environment.links().map(|link| &*link.name), &environment.cpus),
         holders: options.publish.holders(),
     })
 }

@@ -6,20 +6,17 @@ use std::time::Duration;
 
 use pagepool_net::{NoStack, Redirect, Tally};
 
-use super::site::Site;
-use crate::engine::memory_node;
-use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
-use crate::engine::run_state::{Phase, RunState, Sample};
-use crate::engine::socket_sizes::SocketSizes;
-use crate::report::error::error_chain;
-use crate::report::output;
+use super::environment::Environment;
+use crate::report::{error_chain, in_words, output};
 use crate::sys::CapabilitySet;
 use crate::traffic::capture::{CaptureFile, Tapped};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::interface::pairs_of;
 use crate::traffic::options::Cpus;
-use crate::traffic::queue_progress::QueueProgress;
-use crate::traffic::setup::{OpenedInterface, TrafficSetup};
+use crate::traffic::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
+use crate::traffic::sockets::{
+    OpenedInterface, QueueProgress, SocketSizes, TrafficSetup, memory_node, pairs_of,
+};
+use crate::traffic::{Phase, Sample, SharedState};
 
 /// The time between two checks of how many queues are closed: short, because the end waits for the last one.
 const CLOSING_LOOK: Duration = Duration::from_millis(2);
@@ -28,21 +25,21 @@ const NAP: Duration = Duration::from_secs(1);
 
 /// The polling threads. Dropping it stops them, as the end of a run does.
 pub struct QueueThreads<H: PortHandler> {
-    state: Arc<RunState>,
+    pub state: Arc<SharedState>,
     /// Each thread, with the number of its queues or pairs of queues.
     threads: Vec<(usize, JoinHandle<Tapped<H>>)>,
     closing: QueueProgress,
     /// What redirects packets to the threads.
-    redirects: Vec<Arc<Redirect>>,
+    pub redirects: Vec<Arc<Redirect>>,
     /// XDP programs that stay attached until all threads have ended: detaching one resets other queues, too.
     #[expect(dead_code, reason = "held")]
     attached: Vec<Arc<Redirect>>,
 }
 
 /// What all threads have in common.
-struct Crew<'a> {
+struct ThreadSetup<'a> {
     plan: &'a TrafficPlan<'a>,
-    site: &'a Site,
+    environment: &'a Environment,
     sizes: &'a SocketSizes,
     /// The CPUs of the memory's node, if threads stay there.
     of_node: Vec<usize>,
@@ -53,23 +50,24 @@ impl<H: PortHandler> QueueThreads<H> {
     /// Starts all threads, and waits until their pools and rings are filled.
     pub fn start<C: TrafficCommand<Handler = H>>(
         command: &C,
-        site: &Site,
+        environment: &Environment,
         setup: TrafficSetup,
         (kept, mut capture): (CapabilitySet, Option<&mut CaptureFile>),
     ) -> Result<Self, String> {
         let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
         let (plan, count) = (command.plan(), threads.len());
-        let node = sizes.node().filter(|_| plan.options.cpus != Some(Cpus::Any));
+        let node = sizes.needs.node.filter(|_| plan.options.cpus != Some(Cpus::Any));
         let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
-        let crew = Crew { plan: &plan, site, sizes: &sizes, of_node, kept };
-        let closing = QueueProgress::new("closing", site.interfaces.len(), pairs_of(&site.interfaces));
-        let state = Arc::new(RunState::new(count));
+        let crew = ThreadSetup { plan: &plan, environment, sizes: &sizes, of_node, kept };
+        let closing =
+            QueueProgress::new("closing", environment.interfaces.len(), pairs_of(&environment.interfaces));
+        let state = Arc::new(SharedState::new(count));
         let mut this = Self { state, threads: Vec::new(), closing, redirects, attached };
         let (warm, warmed) = mpsc::channel();
         for (number, (sides, ports)) in threads.into_iter().enumerate() {
             let tap = capture.as_mut().map(|file| file.tap());
             let pairs = sides.chunk_by(|one, next| one.pair == next.pair).count();
-            let interfaces = &site.interfaces;
+            let interfaces = &environment.interfaces;
             let context = ThreadContext { interfaces, sizes: &sizes, threads: count, sides, tap };
             let polling = crew.poll_loop(command, number, context, ports);
             let thread = polling.start(format!("queue{number}"), this.state.clone(), warm.clone())?;
@@ -80,23 +78,11 @@ impl<H: PortHandler> QueueThreads<H> {
         Ok(this)
     }
 
-    pub fn state(&self) -> &RunState {
-        &self.state
-    }
-
-    pub fn redirects(&self) -> &[Arc<Redirect>] {
-        &self.redirects
-    }
-
-    pub fn sample(&self) -> Sample {
-        self.state.sample()
-    }
-
     /// Attaches XDP programs that pass all packets. A driver may refuse one. Records in the interfaces how
     /// they are attached.
     pub fn attach(&self, opened: &mut [OpenedInterface]) -> Result<(), String> {
         for (redirect, opened) in self.redirects.iter().zip(opened) {
-            redirect.pass().map_err(|error| error_chain(&error))?;
+            redirect.pass().map_err(in_words)?;
             opened.set_attached(redirect);
         }
         Ok(())
@@ -104,7 +90,7 @@ impl<H: PortHandler> QueueThreads<H> {
 
     /// Redirects the packets of all interfaces to the threads at once.
     pub fn redirect(&self) -> Result<(), String> {
-        Redirect::start_all(&self.redirects).map_err(|error| error_chain(&error))
+        Redirect::start_all(&self.redirects).map_err(in_words)
     }
 
     /// Ends all threads. Returns their last samples, and what they found together of the expected frames.
@@ -122,7 +108,7 @@ impl<H: PortHandler> QueueThreads<H> {
     /// Ends all threads. Packets go to the stack again first, so none is lost when the sockets are closed.
     fn stop(&mut self) -> Vec<thread::Result<Tapped<H>>> {
         let (state, closing, threads) = (&self.state, &self.closing, std::mem::take(&mut self.threads));
-        output::leave(); // the live block stays above
+        output::finish_drawing(); // the live block stays above
         let ended = Redirect::stop_all_then(&self.redirects, || {
             state.move_to(Phase::Draining);
             show_closing(closing, &threads);
@@ -133,7 +119,7 @@ impl<H: PortHandler> QueueThreads<H> {
     }
 }
 
-impl Crew<'_> {
+impl ThreadSetup<'_> {
     fn poll_loop<C: TrafficCommand>(
         &self,
         command: &C,
@@ -142,7 +128,7 @@ impl Crew<'_> {
         ports: Vec<PollPort>,
     ) -> PollLoop<Tapped<C::Handler>, NoStack, C::Source> {
         let (handler, source) = command.work(&mut context);
-        let Self { plan, site, sizes, of_node, kept } = self;
+        let Self { plan, environment, sizes, of_node, kept } = self;
         PollLoop {
             thread,
             ports,
@@ -150,7 +136,7 @@ impl Crew<'_> {
             stack: NoStack,
             source,
             burst: sizes.burst,
-            cpus: match &*site.cpus {
+            cpus: match &*environment.cpus {
                 [] => of_node.clone(),
                 cpus => vec![cpus[thread % cpus.len()]],
             },

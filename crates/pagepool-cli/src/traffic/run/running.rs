@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::attached::Attached;
-use crate::engine::link_watch::{LinkWatch, SeenChanges};
-use crate::engine::run_state::{RunEnd, Sample};
-use crate::engine::watch::Watch;
 use crate::traffic::command::TrafficCommand;
-use crate::traffic::live_figures::LiveFigures;
-use crate::traffic::service_status::ServiceStatus;
+use crate::traffic::run::link_watch::{LinkChanges, LinkWatch};
+use crate::traffic::run::live_figures::LiveFigures;
+use crate::traffic::run::service_status::ServiceStatus;
+use crate::traffic::{RunEnd, Sample, Watch};
 
 /// Seconds between two prints of figures.
 const STATS_EVERY: u64 = 1;
@@ -23,38 +22,39 @@ pub struct Running<'a, C: TrafficCommand> {
 /// Why and when the run ended.
 pub struct Watched {
     pub end: RunEnd,
-    pub links: SeenChanges,
+    pub links: LinkChanges,
     pub seconds: f64,
 }
 
 impl<'a, C: TrafficCommand> Running<'a, C> {
     /// Redirects the packets of all interfaces at once.
     pub fn start(attached: Attached<'a, C>) -> Result<Self, String> {
-        let (warm, start) = (attached.threads.sample(), Instant::now());
+        let (warm, start) = (attached.threads.state.sample(), Instant::now());
         attached.threads.redirect()?;
         Ok(Self { attached, warm, start })
     }
 
     /// Shows figures until the run ends.
     pub fn watch(&mut self, figures: &mut LiveFigures) -> Result<Watched, String> {
-        let Attached { threads, changes, plan, site, .. } = &mut self.attached;
+        let Attached { threads, changes, plan, environment, .. } = &mut self.attached;
         let options = plan.options;
         let mut service = ServiceStatus::ready(plan, &self.warm);
         let watch = Watch {
             start: self.start,
             limit: options.seconds.map(Duration::from_secs),
             every: options.figures.every(STATS_EVERY),
-            signals: &site.signals,
+            signals: &environment.signals,
         };
-        let show = |at, why| figures.show(why, at, threads.sample());
-        let mut links = LinkWatch::new(site.links().collect(), threads.redirects(), plan.tx_mode.is_some())?;
+        let show = |at, trigger| figures.show(trigger, at, threads.state.sample());
+        let mut links =
+            LinkWatch::new(environment.links(), &threads.redirects, plan.sockets.tx_mode.is_some())?;
         let look = |at| {
-            service.look(at, threads.state());
-            links.look(at, threads.state());
+            service.look(at, &threads.state);
+            links.look(at, &threads.state);
             changes.offloads.look(at);
         };
-        let end = watch.run(threads.state(), || false, show, look);
-        let links = links.changes(threads.state());
+        let end = watch.wait(&threads.state, || false, show, look);
+        let links = links.changes(&threads.state);
         service.stopping();
         Ok(Watched { end, links, seconds: self.start.elapsed().as_secs_f64() })
     }

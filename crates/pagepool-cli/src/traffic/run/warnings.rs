@@ -3,21 +3,19 @@
 use pagepool_link::{Ethtool, shell_word};
 use pagepool_net::Match;
 
-use super::site::Site;
-use crate::report::output;
-use crate::report::terminal::OWN_LINE;
+use super::environment::Environment;
+use crate::report::{OWN_LINE, output, ranges};
 use crate::traffic::command::TrafficPlan;
-use crate::traffic::interface::{Interface, pairs_of};
-use crate::traffic::offloads::OffloadsOff;
-use crate::traffic::setup::{OpenedInterface, listed};
+use crate::traffic::run::offloads::OffloadsOff;
+use crate::traffic::sockets::{Interface, OpenedInterface, pairs_of};
 
 pub fn warn(
     plan: &TrafficPlan<'_>,
-    Site { kernel, interfaces, cpus, .. }: &mut Site,
+    Environment { kernel, interfaces, cpus, .. }: &mut Environment,
     offloads: &mut OffloadsOff,
     opened: &[OpenedInterface],
 ) -> Result<(), String> {
-    if plan.attach.is_some() {
+    if plan.sockets.attach.is_some() {
         offloads.warn(kernel, opened)?;
         for (interface, opened) in interfaces.iter().zip(opened) {
             if opened.zero_copy == Some(true) && !opened.multi_buffer {
@@ -37,7 +35,7 @@ pub fn warn(
 fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
     let (name, queues) = (&interface.link.name, &interface.queues);
     let is_spread = queues.len() < interface.queues_of as usize && !plan.rss;
-    let Some(Ok(rules)) = plan.steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
+    let Some(Ok(rules)) = plan.sockets.steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
     // Drivers refuse the question with several errnos, which all mean that there are no rules.
     let Ok(Some(_)) = Ethtool::open().and_then(|ethtool| ethtool.flow_rules(name)) else { return };
     let word = shell_word(name);
@@ -46,14 +44,15 @@ fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
     output::note(format_args!(
         "packets of the match that {name} puts into queues other than {} go to the kernel. These rules move \
          them (`ethtool -K {word} ntuple on` first, if they are refused):{OWN_LINE}{}",
-        listed(queues),
+        ranges(queues),
         adds.collect::<Vec<_>>().join("; ")
     ));
 }
 
 /// Warns if no program is attached that could redirect to the given map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
-    for (interface, map) in interfaces.iter().zip(plan.maps).filter(|(of, _)| of.link.xdp.is_empty()) {
+    for (interface, map) in interfaces.iter().zip(plan.sockets.maps).filter(|(of, _)| of.link.xdp.is_empty())
+    {
         output::warn(format_args!(
             "no XDP program is attached to {}: nothing redirects its packets to {}",
             interface.link.name,

@@ -1,0 +1,135 @@
+//! Figures computed from what pools, NICs and ports have counted.
+
+mod buffer_locations;
+mod json_lines;
+pub mod losses;
+mod queue_figures;
+mod queue_name;
+pub(crate) mod queue_table;
+
+pub(crate) use buffer_locations::BufferLocations;
+pub use json_lines::{ExtraCounts, JsonLines};
+pub use queue_name::QueueName;
+
+use pagepool::{PoolRef, Stats};
+use pagepool_net::{DeviceStats, KernelStats};
+use pagepool_watch::commands::recycled_of;
+
+use crate::report::{Verdict, without_zeros};
+use crate::traffic::{PortSample, sum};
+
+pub const PROOF: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageLocations {
+    /// In the owners' caches.
+    pub cache: u64,
+    /// Returned by other threads, not yet collected: in lanes, or counted as uncollected.
+    pub lanes: u64,
+    /// In the pools' rings.
+    pub ring: u64,
+    /// With the NICs, waiting for packets.
+    pub rx: u64,
+    /// With the NICs, being sent.
+    pub tx: u64,
+    /// In use by the process: in bursts, queues, and other threads.
+    pub in_use: u64,
+}
+
+pub fn page_locations(ports: &[PortSample]) -> PageLocations {
+    let [rx, tx] = [sum(ports, |at| at.nic.in_rx), sum(ports, |at| at.nic.in_tx)];
+    PageLocations {
+        cache: sum(ports, |at| at.pool.1.cache),
+        lanes: sum(ports, |at| at.pool.1.lanes + at.pool.1.uncollected),
+        ring: sum(ports, |at| at.pool.1.ring),
+        rx,
+        tx,
+        in_use: sum(ports, |at| at.pool.1.out).saturating_sub(rx + tx),
+    }
+}
+
+/// What all pools have counted since the warm-up.
+fn since(warm: &[PortSample], now: &[PortSample]) -> impl Iterator<Item = Stats> {
+    now.iter().zip(warm).map(|(now, warm)| now.pool.0.since(&warm.pool.0))
+}
+
+/// Allocations since the warm-up that called the arena.
+pub fn slow(warm: &[PortSample], now: &[PortSample]) -> u64 {
+    since(warm, now).map(|moved| moved.alloc_slow + moved.alloc_slow_high_order).sum()
+}
+
+/// Which percentage of the allocated pages had been used before, since the warm-up: all except those that
+/// were new to the pool. `None` before the first allocation.
+pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> {
+    recycled_of(&since(warm, now).collect::<Vec<_>>())
+}
+
+/// Buffers missing from destroyed pools.
+fn missing(pools: &[PoolRef]) -> u64 {
+    pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum()
+}
+
+/// Judges the pools: after the warm-up no allocation calls the arena, and every buffer is returned. If some
+/// are missing, says who holds them, in pools that record holders.
+pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample], pools: &[PoolRef]) {
+    let (slow, missing) = (slow(warm, end), missing(pools));
+    let what = "slow allocations after warm-up";
+    verdict.count("slow_after_warmup", slow, what, "must be 0: calls to the arena");
+    verdict.count("missing", missing, "buffers missing at the end", "must be 0");
+    verdict.fail_count(slow, "calls to the arena after the warm-up");
+    verdict.fail_count(missing, "buffers were not returned");
+    match missing {
+        0 => verdict.returned = true,
+        _ => crate::report::holders::add_to_verdict(verdict, pools),
+    }
+}
+
+/// Descriptors and lengths that the NICs refused, and their faults.
+pub fn nic_errors(ports: &[PortSample]) -> u64 {
+    let of = |nic: &DeviceStats| {
+        let lengths = nic.rx_bad_length + nic.rx_too_long + nic.rx_too_many_buffers + nic.tx_too_long;
+        let buffers = nic.rx_bad_descriptor + nic.tx_bad_descriptor + nic.rx_unmapped + nic.tx_unmapped;
+        nic.faults + lengths + buffers
+    };
+    sum(ports, |at| of(&at.nic))
+}
+
+/// The kernel's counts for the sockets of all ports together.
+pub fn kernel(ports: &[PortSample]) -> KernelStats {
+    let mut all = KernelStats::default();
+    ports.iter().filter_map(|at| at.nic.kernel).for_each(|kernel| all += kernel);
+    all
+}
+
+/// Problems that the kernel has counted so far, in words.
+pub fn kernel_problems(ports: &[PortSample]) -> Option<String> {
+    let kernel = kernel(ports);
+    let problems = without_zeros(&[
+        ("dropped", kernel.rx_dropped),
+        ("receive ring full", kernel.rx_ring_full),
+        ("fill ring empty", kernel.rx_fill_ring_empty),
+        ("invalid", kernel.rx_invalid_descs + kernel.tx_invalid_descs),
+    ]);
+    (!problems.is_empty()).then(|| format!("kernel counts: {problems}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_nics_are_not_in_use() {
+        let mut sample = [PortSample::default(); 2];
+        (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
+        sample[0].pool.1.out = 14;
+        assert_eq!(page_locations(&sample), PageLocations { rx: 5, tx: 7, in_use: 2, ..Default::default() });
+    }
+
+    #[test]
+    fn recycled_pages_exclude_new_ones() {
+        let (warm, mut now) = ([PortSample::default(); 2], [PortSample::default(); 2]);
+        assert_eq!(recycled_percent(&warm, &now), None);
+        (now[0].pool.0.alloc_fast, now[1].pool.0.alloc_slow, now[1].pool.0.hold) = (96, 4, 4);
+        assert_eq!((recycled_percent(&warm, &now), slow(&warm, &now)), (Some(96.0), 4));
+    }
+}

@@ -1,0 +1,91 @@
+//! Where a command runs: its interfaces, CPUs and signals, known before anything is opened.
+
+use pagepool_link::LinkInfo;
+use pagepool_net::Attach;
+
+use super::flow_spread::FlowSpread;
+use crate::signals::Signals;
+use crate::traffic::command::{TrafficCommand, TrafficPlan};
+use crate::traffic::options::{Cpus, Numbers, TrafficOptions};
+use crate::traffic::sockets::{Interface, Kernel};
+use crate::{signals, sys};
+
+pub struct Environment {
+    pub kernel: Kernel,
+    pub interfaces: Vec<Interface>,
+    /// The CPUs for the threads, if the options name some.
+    pub cpus: Vec<usize>,
+    pub signals: Signals,
+}
+
+impl Environment {
+    /// Looks up the interfaces. An error if the machine depends on one, or it lacks what the plan needs.
+    pub fn look_up<C: TrafficCommand>(command: &C, plan: &TrafficPlan<'_>) -> Result<Self, String> {
+        let mut kernel = Kernel::open()?;
+        let interfaces = look_up(command, plan, &mut kernel)?;
+        let cpus = cpus(plan.options)?;
+        Ok(Self { kernel, interfaces, cpus, signals: signals::install()? })
+    }
+
+    /// Waits until all interfaces have a link again. An error if a signal ends the command.
+    pub fn wait_for_links(&mut self) -> Result<(), String> {
+        self.kernel.wait_for_links(&self.interfaces, &self.signals.end);
+        self.check_interrupted()
+    }
+
+    /// An error if a signal ends the command before the run has begun, which may take seconds.
+    pub fn check_interrupted(&self) -> Result<(), String> {
+        match self.signals.interrupted() {
+            false => Ok(()),
+            true => Err("interrupted before any packet was taken or sent".into()),
+        }
+    }
+
+    pub fn links(&self) -> impl Iterator<Item = &LinkInfo> {
+        self.interfaces.iter().map(|interface| &interface.link)
+    }
+}
+
+fn look_up<C: TrafficCommand>(
+    command: &C,
+    plan: &TrafficPlan<'_>,
+    kernel: &mut Kernel,
+) -> Result<Vec<Interface>, String> {
+    let options = plan.options;
+    let names = plan.interfaces.iter();
+    let interfaces: Vec<_> =
+        names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
+    let maps = plan.sockets.maps.len();
+    if maps != 0 && maps != interfaces.len() {
+        return Err(format!(
+            "--map is given {maps} times, but must be once for each interface, in their order"
+        ));
+    }
+    if plan.sockets.attach.is_none() && options.mode.attach() != Attach::Auto {
+        return Err(format!("--mode is native or generic, but {} attaches no XDP program", plan.name));
+    }
+    if maps != 0 && options.mode.attach() != Attach::Auto {
+        return Err("--mode native and generic cannot be used with --map, whose program is attached".into());
+    }
+    command.check(&interfaces)?;
+    let spreading: &[Interface] = if plan.rss { &interfaces } else { &[] };
+    FlowSpread::check(spreading)?;
+    interfaces
+        .iter()
+        .try_for_each(|interface| kernel.refuse_if_needed(interface, &plan.effect(), options.yes))?;
+    Ok(interfaces)
+}
+
+/// The CPUs for the threads, if the options name some. An error for one that this process may not use.
+fn cpus(options: &TrafficOptions) -> Result<Vec<usize>, String> {
+    let Some(Cpus::List(Numbers(cpus))) = &options.cpus else { return Ok(Vec::new()) };
+    let allowed = sys::allowed_cpus();
+    let cpus: Vec<usize> = cpus.iter().map(|&cpu| cpu as usize).collect();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        None => Ok(cpus),
+        Some(cpu) => {
+            let there: Vec<_> = allowed.iter().map(usize::to_string).collect();
+            Err(format!("CPU {cpu} is not available to this process; these are: {}", there.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Watches the interfaces of a run: whether they are up, their MTU, and their XDP program.
+//!
+//! What  Nothing moves over an interface that is down: the user is warned at once. Without a carrier nothing
+//!       moves either: the warning comes at the second look, because a card may restart its link. Frames are
+//!       as long as the MTU allowed when the sockets were opened. If it changes, the run warns at once and
+//!       goes on. It fails if packets were too long since, or if it sends to an interface whose MTU has
+//!       shrunk: what that drops is not counted. If the XDP program is detached or replaced, nothing arrives
+//!       any more, and the run ends. An interface that is renamed stays in the run, and has its new name in
+//!       messages: another interface may get the old one.
+//! Why   This polls because the kernel sends no message when a program is detached. Cost: two or three calls
+//!       an interface, five times a second, on the thread that only waits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool_link::{LinkInfo, Netlink, shell_word};
+use pagepool_net::Redirect;
+use serde::Serialize;
+
+use crate::report::{OWN_LINE, Verdict, in_words, output};
+use crate::traffic::{PortSample, RunEnd, SharedState, sum};
+
+/// The time between two looks.
+const EVERY: Duration = Duration::from_millis(200);
+
+pub struct LinkWatch<'a> {
+    netlink: Netlink,
+    links: Vec<WatchedLink<'a>>,
+    redirects: &'a [Arc<Redirect>],
+    sends: bool,
+    looked: Duration,
+    /// The packets that were too long by the last look.
+    too_long: u64,
+    changes: LinkChanges,
+}
+
+/// An interface, as it was at the last look.
+struct WatchedLink<'a> {
+    /// As it was when the sockets were opened.
+    opened: &'a LinkInfo,
+    name: String,
+    mtu: u32,
+    is_down: bool,
+    /// At how many successive looks it was up without a carrier.
+    without_carrier: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct LinkChanges {
+    mtus: Vec<MtuChange>,
+    names: Vec<NameChange>,
+    /// The name of each interface when it was opened, and at the end.
+    renamed: Vec<(String, String)>,
+    /// The ports' counts when all interfaces were last seen.
+    before_removal: Vec<PortSample>,
+    /// Packets that were too long before the MTU first changed.
+    too_long_before: Option<u64>,
+    sends: bool,
+    /// The interfaces that were down at some time, and at the end.
+    was_down: Vec<String>,
+    is_down: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct NameChange {
+    from: String,
+    to: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct MtuChange {
+    interface: String,
+    from: u32,
+    to: u32,
+    /// The MTU when the sockets were opened.
+    #[serde(skip)]
+    opened: u32,
+}
+
+impl<'a> LinkWatch<'a> {
+    /// Begins before the run: with the interfaces as they were when the sockets were opened, and what
+    /// redirects their packets, in the same order. `sends`: packets are sent to them.
+    pub fn new(
+        opened: impl Iterator<Item = &'a LinkInfo>,
+        redirects: &'a [Arc<Redirect>],
+        sends: bool,
+    ) -> Result<Self, String> {
+        let mut netlink = Netlink::open().map_err(in_words)?;
+        let mut changes = LinkChanges::default();
+        let mut links: Vec<_> = opened.map(WatchedLink::new).collect();
+        for link in &mut links {
+            if let Ok(Some(now)) = netlink.link_at(link.opened.index) {
+                link.update_down(!now.is_up, &mut changes);
+            }
+        }
+        Ok(Self { netlink, links, redirects, sends, looked: Duration::ZERO, too_long: 0, changes })
+    }
+
+    /// Looks, if it is time. Records a detached program in the run's state.
+    pub fn look(&mut self, at: Duration, state: &SharedState) {
+        if at >= self.looked + EVERY {
+            self.looked = at;
+            self.look_now(state);
+        }
+    }
+
+    fn look_now(&mut self, state: &SharedState) {
+        let (ports, mut are_there) = (state.sample().ports, true); // before the interfaces are queried
+        let Self { netlink, links, changes, .. } = self;
+        for (which, link) in links.iter_mut().enumerate() {
+            // Threads notice that an interface is gone when they are awake.
+            let Ok(Some(now)) = netlink.link_at(link.opened.index) else {
+                state.wake_threads();
+                are_there = false;
+                continue;
+            };
+            link.update_name(now.name, changes);
+            if link.update_mtu(now.mtu, changes) {
+                changes.too_long_before.get_or_insert(self.too_long);
+            }
+            if link.update_down(!now.is_up, changes) {
+                state.wake_threads(); // for drivers that need another call
+            }
+            link.update_carrier(!now.is_up || now.has_carrier);
+            let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
+            // It also counts as detached if its interface was removed after the query above.
+            if is_detached && matches!(netlink.link_at(link.opened.index), Ok(Some(_))) {
+                state.set_end(RunEnd::Detached(link.name.clone()));
+            }
+        }
+        self.too_long = too_long(&ports);
+        if are_there {
+            changes.before_removal = ports;
+        }
+    }
+
+    /// Looks a last time, and returns the changes.
+    pub fn changes(mut self, state: &SharedState) -> LinkChanges {
+        self.look_now(state);
+        let Self { links, sends, mut changes, .. } = self;
+        let down = links.iter().filter(|link| link.is_down);
+        changes.is_down = down.map(|link| link.opened.name.clone()).collect();
+        changes.renamed = links.into_iter().map(|link| (link.opened.name.clone(), link.name)).collect();
+        changes.sends = sends;
+        changes
+    }
+}
+
+impl<'a> WatchedLink<'a> {
+    fn new(opened: &'a LinkInfo) -> Self {
+        let (name, mtu) = (opened.name.clone(), opened.mtu);
+        Self { opened, name, mtu, is_down: false, without_carrier: 0 }
+    }
+
+    fn update_name(&mut self, to: String, changes: &mut LinkChanges) {
+        if to != self.name {
+            let from = std::mem::replace(&mut self.name, to.clone());
+            let change = NameChange { from, to };
+            output::note(format_args!("{change}: the command continues"));
+            changes.names.push(change);
+        }
+    }
+
+    /// `has`: it has a carrier, or is down, which has its own warning.
+    fn update_carrier(&mut self, has: bool) {
+        let looks = if has { 0 } else { self.without_carrier.saturating_add(1) };
+        let (name, before) = (&self.name, std::mem::replace(&mut self.without_carrier, looks));
+        match (before, looks) {
+            (_, 2) => {
+                output::warn(format_args!("{name} has no carrier: no packets move until the other end is up"))
+            }
+            (2.., 0) if !self.is_down => output::note(format_args!("{name} has a carrier again")),
+            _ => {}
+        }
+    }
+
+    /// Returns whether it changed.
+    fn update_down(&mut self, is_down: bool, changes: &mut LinkChanges) -> bool {
+        let before = std::mem::replace(&mut self.is_down, is_down);
+        let (opened, name) = (&self.opened.name, &self.name);
+        match (before, is_down) {
+            (false, true) => {
+                let word = shell_word(name);
+                output::warn(format_args!(
+                    "{name} is down: no packets move. Run:{OWN_LINE}ip link set dev {word} up"
+                ));
+            }
+            (true, false) => output::note(format_args!("{name} is up")),
+            _ => {}
+        }
+        if is_down && !changes.was_down.contains(opened) {
+            changes.was_down.push(opened.clone());
+        }
+        before != is_down
+    }
+
+    /// Returns whether it changed.
+    fn update_mtu(&mut self, to: u32, changes: &mut LinkChanges) -> bool {
+        let from = std::mem::replace(&mut self.mtu, to);
+        if from != to {
+            let (interface, opened) = (self.name.clone(), self.opened.mtu);
+            output::warn(format_args!(
+                "the MTU of {interface} changed from {from} to {to}: the command still works with {opened}; \
+                 restart it"
+            ));
+            changes.mtus.push(MtuChange { interface, from, to, opened });
+        }
+        from != to
+    }
+}
+
+impl LinkChanges {
+    /// The name of an interface at the end, from the one when it was opened.
+    pub fn current_name<'a>(&'a self, interface: &'a str) -> &'a str {
+        let renamed = self.renamed.iter().find(|(opened, _)| opened == interface);
+        renamed.map_or(interface, |(_, now)| now)
+    }
+
+    /// The ports' counts when all interfaces were last seen: if one was removed, before that.
+    pub fn before_removal(&self) -> &[PortSample] {
+        &self.before_removal
+    }
+
+    /// Whether an interface was down at some time. `interface`: its name when it was opened.
+    pub fn was_down(&self, interface: &str) -> bool {
+        self.was_down.iter().any(|name| name == interface)
+    }
+
+    /// Whether an interface was down at the end. `interface`: its name when it was opened.
+    pub fn is_down(&self, interface: &str) -> bool {
+        self.is_down.iter().any(|name| name == interface)
+    }
+
+    /// Judges the changes, with what the ports have counted until the end.
+    pub fn judge(&self, verdict: &mut Verdict, end: &RunEnd, ports: &[PortSample]) {
+        if let RunEnd::Detached(interface) = end {
+            verdict.field("detached", interface);
+            verdict.fail_if(true, || format!("the XDP program of {interface} was detached or replaced"));
+        }
+        if !self.names.is_empty() {
+            verdict.field("name_changes", &self.names);
+        }
+        self.names.iter().for_each(|change| verdict.paragraph(&change.to_string()));
+        let Some(first) = self.mtus.first() else { return };
+        verdict.field("mtu_changes", &self.mtus);
+        let since = too_long(ports).saturating_sub(self.too_long_before.unwrap_or(0));
+        verdict.paragraph(&format!("{first} while the command ran"));
+        verdict.fail_if(since > 0, || format!("{since} packets were too long after {first}"));
+        let shorter = self.mtus.iter().find(|change| self.sends && change.to < change.opened);
+        verdict.fail_if(shorter.is_some(), || {
+            let changed = shorter.map_or_else(String::new, ToString::to_string);
+            format!("{changed}, and longer packets sent since then were lost, but not counted")
+        });
+    }
+}
+
+impl fmt::Display for NameChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was renamed to {}", self.from, self.to)
+    }
+}
+
+impl fmt::Display for MtuChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, from, to, .. } = self;
+        write!(f, "the MTU of {interface} changed from {from} to {to}")
+    }
+}
+
+/// Packets that were too long for an interface or its buffers.
+fn too_long(ports: &[PortSample]) -> u64 {
+    sum(ports, |at| at.nic.rx_too_long + at.nic.rx_too_many_buffers + at.nic.tx_too_long)
+}

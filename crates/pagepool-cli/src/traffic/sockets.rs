@@ -1,0 +1,14 @@
+//! Sockets over memory of their own: their sizes, the interfaces that they are opened on, and opening them.
+
+mod interface;
+pub mod memory_node;
+mod queue_progress;
+mod setup;
+mod socket_sizes;
+
+pub use interface::{Interface, Kernel, pairs_of};
+pub use queue_progress::QueueProgress;
+pub use setup::{
+    OpenedInterface, PortSide, SetupParams, SocketPlan, TrafficSetup, common_mode, locked_bytes,
+};
+pub use socket_sizes::{HEADERS, HEADROOM, SocketNeeds, SocketSizes};

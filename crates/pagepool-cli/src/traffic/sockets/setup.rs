@@ -1,0 +1,462 @@
+//! Opens what a command works with: a device and a pool for each queue, and memory for each pair of queues.
+//! Assigns them to threads.
+
+mod parallel;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
+use pagepool_link::{AttachedXdp, XdpMode};
+use pagepool_net::{
+    Attach, BusyPoll, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
+};
+use serde::Serialize;
+
+use self::parallel::in_parallel;
+use crate::report::{error_chain, grouped, in_words, output, ranges};
+use crate::traffic::poll_loop::PollPort;
+use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes};
+
+/// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
+pub struct TrafficSetup {
+    /// The ports of each thread, and where each port belongs.
+    pub threads: Vec<(Vec<PortSide>, Vec<PollPort>)>,
+    /// The pools, in the order of the threads' ports, for the verdict at the end.
+    pub pools: Vec<PoolRef>,
+    pub interfaces: Vec<OpenedInterface>,
+    /// What redirects packets to the sockets, in the order of the interfaces; empty if nothing is received.
+    pub redirects: Vec<Arc<Redirect>>,
+    /// Keeps XDP programs attached; see [`OpenedDevice::redirect`].
+    pub attached: Vec<Arc<Redirect>>,
+    pub sizes: SocketSizes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSide {
+    /// The pair of queues, of different interfaces, that packets go between. It has its own memory.
+    pub pair: usize,
+    /// The index of the interface among the command's, and its queue.
+    pub interface: usize,
+    pub queue: u32,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct OpenedInterface {
+    pub name: String,
+    /// The mode, such as `af_xdp_native_copy`.
+    pub mode: String,
+    /// Where the XDP program runs, if there is one: `native` or `generic`.
+    pub attach: Option<&'static str>,
+    /// The map of another program that redirects to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
+    /// Why `auto` chose generic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attach_reason: Option<String>,
+    /// The XDP program, as `bpftool prog` shows it.
+    pub program_id: Option<u32>,
+    /// The match that taken packets fulfil; `None`: all are taken.
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub steer: Option<String>,
+    /// Whether the driver works on the memory itself; `None` for a device without sockets.
+    pub zero_copy: Option<bool>,
+    /// How packets are sent, if they are: `bpf-batch`, `ring`, or `mixed` if queues differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx_mode: Option<&'static str>,
+    /// Why `auto` chose the ring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx_mode_reason: Option<String>,
+    pub mtu: u32,
+    pub queues: Vec<u32>,
+    /// The number of the interface's queues, used or not.
+    pub queues_of: u32,
+    /// Bytes of a chunk, and slots of a ring.
+    pub chunk: u32,
+    pub ring: u32,
+    /// Pages per queue.
+    pub pages: usize,
+    /// The NUMA node of the pages, on a machine with several nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u8>,
+    pub multi_buffer: bool,
+    /// How many queues' drivers support busy polling, with `--busy-poll`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_polled: Option<usize>,
+}
+
+/// How packets are taken and sent.
+#[derive(Clone, Copy, Default)]
+pub struct SocketPlan<'a> {
+    /// Where the XDP program runs that takes packets from the kernel; `None`: nothing is received.
+    pub attach: Option<Attach>,
+    /// Maps of programs that are attached already, one for each interface; empty: attaches a program to each.
+    pub maps: &'a [PathBuf],
+    /// The folder for the links of attached programs, if they stay.
+    pub pin: Option<&'a Path>,
+    /// The priority of our programs, if they run beside others.
+    pub beside: Option<u32>,
+    /// The packets to take; `None`: all.
+    pub steer: Option<&'a Match>,
+    /// How packets are sent, if they are.
+    pub tx_mode: Option<TxMode>,
+}
+
+#[derive(Clone, Copy)]
+pub struct SetupParams<'a> {
+    pub sizes: SocketSizes,
+    pub sockets: SocketPlan<'a>,
+    pub busy_poll: Option<BusyPoll>,
+    /// Set if a signal ends the command while it waits for queues.
+    pub interrupted: Option<&'a Arc<AtomicBool>>,
+    /// The number of threads that share the queues; at most one per pair of queues.
+    pub threads: Option<usize>,
+}
+
+impl TrafficSetup {
+    /// Opens all queues. The interface with the fewest queues sets the number of pairs. Each interface deals
+    /// its queues to the pairs in turn, and the pairs are dealt to the threads: by default one thread per
+    /// pair.
+    pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
+        let pairs = pairs(interfaces);
+        let threads = params.threads.unwrap_or(pairs.len());
+        let mut this = Self {
+            threads: (0..threads).map(|_| Default::default()).collect(),
+            pools: Vec::new(),
+            interfaces: Vec::new(),
+            redirects: Vec::new(),
+            attached: Vec::new(),
+            sizes: params.sizes,
+        };
+        this.load(interfaces, params).map_err(in_words)?;
+        let opened = open_pairs(name, interfaces, &pairs, params, &this.redirects)?;
+        let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
+        for (pair, opened) in opened.into_iter().enumerate() {
+            this.take(pair, &pairs[pair], opened, &mut sockets);
+        }
+        let ports = this.threads.iter().flat_map(|(_, ports)| ports);
+        this.pools = ports.map(|port| port.pool.handle()).collect();
+        let described = interfaces.iter().zip(&sockets).enumerate();
+        let opened = |(at, (of, sockets)): (usize, (&Interface, &Vec<_>))| {
+            OpenedInterface::new(of, sockets, params, params.sockets.maps.get(at))
+        };
+        this.interfaces = described.map(opened).collect();
+        Ok(this)
+    }
+
+    /// Where each port of all threads belongs, in the order of their samples.
+    pub fn sides(&self) -> impl Iterator<Item = &PortSide> {
+        self.threads.iter().flat_map(|(sides, _)| sides)
+    }
+
+    /// Makes what redirects packets to the sockets, if they receive.
+    fn load(&mut self, interfaces: &[Interface], params: SetupParams<'_>) -> Result<(), Error> {
+        if !params.sockets.maps.is_empty() {
+            self.redirects = params.sockets.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
+        } else if let Some(attach) = params.sockets.attach {
+            let frags = params.sizes.needs.multi_buffer();
+            let load = |interface: &Interface| {
+                let name = &interface.link.name;
+                let redirect = match (params.sockets.pin, params.sockets.beside) {
+                    (None, None) => Redirect::load(name, attach, frags),
+                    (None, Some(priority)) => Redirect::load_beside(name, attach, frags, priority),
+                    (Some(folder), _) => {
+                        Redirect::load_pinned(name, attach, frags, folder.join(pin_name(name)))
+                    }
+                }?;
+                params.sockets.steer.map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
+            };
+            self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
+        }
+        Ok(())
+    }
+
+    /// Gives the ports of a pair to its thread, and adds the facts about their sockets by interface.
+    fn take(
+        &mut self,
+        pair: usize,
+        numbers: &[Vec<u32>],
+        opened: Vec<Vec<OpenedDevice>>,
+        sockets: &mut [Vec<SocketInfo>],
+    ) {
+        let threads = self.threads.len();
+        let (sides, ports) = &mut self.threads[pair % threads];
+        for (interface, (queues, numbers)) in opened.into_iter().zip(numbers).enumerate() {
+            for (OpenedDevice { device, pool, socket, redirect, .. }, &queue) in
+                queues.into_iter().zip(numbers)
+            {
+                self.attached.extend(redirect);
+                sockets[interface].extend(socket);
+                sides.push(PortSide { pair, interface, queue });
+                ports.push(PollPort { pool, pages: self.sizes.pool_pages(), device });
+            }
+        }
+    }
+}
+
+/// The name of an interface's link in a BPF file system. It allows no dots; no interface has a colon.
+fn pin_name(interface: &str) -> String {
+    format!("pagepool-{}", interface.replace('.', ":"))
+}
+
+/// The queues of each interface in each pair. Each pair gets its own memory and UMEM: packets go nowhere
+/// else, and the kernel's tables for a socket are as large as its UMEM.
+fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
+    let fewest = interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0);
+    let of =
+        |interface: &Interface, pair| interface.queues.iter().copied().skip(pair).step_by(fewest).collect();
+    (0..fewest).map(|pair| interfaces.iter().map(|interface| of(interface, pair)).collect()).collect()
+}
+
+pub fn locked_bytes(interfaces: &[Interface], sizes: &SocketSizes) -> u64 {
+    let of_pair = |queues: &Vec<Vec<u32>>| sizes.arena("", queues.iter().map(Vec::len).sum()).max_bytes;
+    pairs(interfaces).iter().map(of_pair).sum()
+}
+
+/// Opens the queues of each pair, over memory of its own.
+fn open_pairs(
+    name: &str,
+    interfaces: &[Interface],
+    pairs: &[Vec<Vec<u32>>],
+    params: SetupParams<'_>,
+    redirects: &[Arc<Redirect>],
+) -> Result<Vec<Vec<Vec<OpenedDevice>>>, String> {
+    let sizes = params.sizes;
+    let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
+    let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
+    let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
+    let opened = in_parallel(pairs.iter().enumerate().collect(), |(pair, queues)| {
+        shown.begin_one();
+        let name = format!("{name}{pair}");
+        let arena = Arena::new(sizes.arena(&name, count(queues)));
+        let arena = arena.map_err(|error| no_memory(&error, huge, sizes.needs.node))?;
+        let names = interfaces.iter().map(|interface| &*interface.device);
+        let devices: Vec<_> = names.zip(queues.iter().map(Vec::as_slice)).collect();
+        let mut opening = params.open_params(&name);
+        if !redirects.is_empty() {
+            opening.af_xdp.program = XdpProgram::Redirects(redirects.to_vec());
+        }
+        open_devices(&devices, &opening, &arena).map_err(in_words)
+    })?;
+    output::progress_end();
+    Ok(opened)
+}
+
+impl SetupParams<'_> {
+    fn open_params(&self, name: &str) -> OpenParams {
+        let mut params = self.sizes.open_params(name);
+        params.af_xdp.program = XdpProgram::None;
+        params.af_xdp.tx_mode = self.sockets.tx_mode.unwrap_or(TxMode::Ring);
+        params.af_xdp.busy_poll = self.busy_poll;
+        params.af_xdp.give_up = self.interrupted.cloned();
+        params
+    }
+}
+
+/// Why there is no memory, and what helps. `huge`: the number of huge pages required, on `node` if given. The
+/// library reserves them step by step, so its own error names only some of them.
+fn no_memory(error: &Error, huge: Option<u64>, node: Option<NodeId>) -> String {
+    let (Error::System { call, source, .. }, Some(n)) = (error, huge) else { return error_chain(error) };
+    let (there, remedy) = match node {
+        None => (String::new(), format!("sysctl vm.nr_hugepages={n}")),
+        // sysctl spreads its pages over all nodes
+        Some(NodeId(node)) => {
+            let file = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+            (format!(" on node {node}"), format!("echo {n} > {file}"))
+        }
+    };
+    format!(
+        "{call} failed: --hugepages requires {n} free huge pages of 2 MiB{there}: use `{remedy}`, more if \
+         other processes use huge pages, or omit --hugepages: {source}"
+    )
+}
+
+impl OpenedInterface {
+    fn new(of: &Interface, sockets: &[SocketInfo], params: SetupParams<'_>, map: Option<&PathBuf>) -> Self {
+        let first = sockets.first();
+        let theirs = map.and_then(|_| of.link.xdp.first());
+        let attach = theirs.map(attached).or(first.and_then(|socket| socket.attach));
+        let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
+        let polled = || sockets.iter().filter(|socket| socket.napi_id.is_some()).count();
+        Self {
+            name: of.link.name.clone(),
+            mode: first.map(|socket| Attach::mode_name(attach, socket.zero_copy)).unwrap_or_default(),
+            attach: attach.map(Attach::name),
+            map: map.map(|path| path.display().to_string()),
+            attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
+            program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
+            steer: params.sockets.steer.map(Match::to_string),
+            zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
+            tx_mode: params.sockets.tx_mode.map(|_| tx_mode(sockets)),
+            tx_mode_reason: params.sockets.tx_mode.and_then(|_| tx_mode_reason()),
+            mtu: of.link.mtu,
+            queues: of.queues.clone(),
+            queues_of: of.queues_of,
+            chunk: params.sizes.needs.chunk,
+            ring: params.sizes.ring,
+            pages: params.sizes.pages,
+            node: params.sizes.needs.node.map(|node| node.0),
+            multi_buffer: params.sizes.needs.multi_buffer(),
+            busy_polled: params.busy_poll.map(|_| polled()),
+        }
+    }
+
+    /// What else users should know.
+    fn details(&self) -> Vec<String> {
+        let Self { map, steer, attach_reason, tx_mode_reason, .. } = self;
+        let unpolled = self.busy_polled.map_or(0, |polled| self.queues.len().saturating_sub(polled));
+        let details = [
+            map.as_ref().map(|map| format!("map {map}, of another XDP program")),
+            steer.as_ref().map(|by| format!("packets that match are taken, the rest goes to the kernel: {by}")),
+            attach_reason.as_ref().map(|why| format!("generic because {why}")),
+            tx_mode_reason.as_ref().map(|why| format!("TX by ring because {why}")),
+            (unpolled > 0).then(|| {
+                format!(
+                    "on {unpolled} of the queues the driver does not support busy polling: interrupts drive them"
+                )
+            }),
+        ];
+        details.into_iter().flatten().collect()
+    }
+
+    /// Records where its XDP program runs, which is known once it is attached.
+    pub fn set_attached(&mut self, redirect: &Redirect) {
+        if let Some((attach, reason)) = redirect.mode() {
+            self.attach = Some(attach.name());
+            self.attach_reason = reason.map(str::to_owned);
+            self.mode = Attach::mode_name(Some(attach), self.zero_copy == Some(true));
+        }
+    }
+
+    /// Whether at least some of its queues send by BPF batch.
+    pub fn sends_by_batch(&self) -> bool {
+        matches!(self.tx_mode, Some("bpf-batch" | "mixed"))
+    }
+
+    /// Whether the XDP program runs after the driver.
+    pub fn is_generic(&self) -> bool {
+        self.attach == Some("generic")
+    }
+}
+
+/// Where a program runs that another process attached.
+fn attached(there: &AttachedXdp) -> Attach {
+    if there.mode == XdpMode::Generic { Attach::Generic } else { Attach::Native }
+}
+
+fn tx_mode(sockets: &[SocketInfo]) -> &'static str {
+    let by_batch = sockets.iter().filter(|socket| socket.tx_mode == TxMode::BpfBatch).count();
+    match by_batch {
+        0 => "ring",
+        n if n == sockets.len() => "bpf-batch",
+        _ => "mixed",
+    }
+}
+
+impl fmt::Display for OpenedInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attach = self.attach.unwrap_or("no XDP program");
+        let copy = self.zero_copy.map_or("", |zero_copy| if zero_copy { ", zerocopy" } else { ", copy" });
+        let queues = if self.queues.len() == 1 { "queue" } else { "queues" };
+        let tx_mode = match self.tx_mode {
+            Some("bpf-batch") => ", TX by BPF batch",
+            Some("mixed") => ", TX by BPF batch on some queues",
+            _ => "",
+        };
+        let pages = self.pages * self.queues.len();
+        write!(
+            f,
+            "{}: {attach}{copy}, {queues} {} ({} of {}), MTU {}, chunks of {} bytes{}, rings of {} slots, {} \
+             pages ({:.1} MiB){tx_mode}",
+            self.name,
+            ranges(&self.queues),
+            self.queues.len(),
+            self.queues_of,
+            self.mtu,
+            self.chunk,
+            if self.multi_buffer { " (several per packet)" } else { "" },
+            self.ring,
+            grouped(pages as u64),
+            (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
+        )?;
+        self.details().iter().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+/// The mode that all interfaces share, or `mixed`.
+pub fn common_mode(interfaces: &[OpenedInterface]) -> &str {
+    let first = interfaces.first().map_or("", |interface| &interface.mode);
+    let same = interfaces.iter().all(|interface| interface.mode == first);
+    if same { first } else { "mixed" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pin_name_of_a_vlan_interface_is_valid_in_bpffs() {
+        assert_eq!(
+            (pin_name("eth0"), pin_name("eth0.100")),
+            ("pagepool-eth0".into(), "pagepool-eth0:100".into())
+        );
+    }
+    use pagepool_link::Netlink;
+    use pagepool_net::open_device;
+
+    #[test]
+    fn queues_are_dealt_out_to_pairs() {
+        let link = Netlink::open().unwrap().link("lo").unwrap();
+        let with = |queues: &[u32]| Interface {
+            device: "memory:nic".into(),
+            link: link.clone(),
+            queues: queues.to_vec(),
+            queues_of: 8,
+            hardware_ring: 0,
+        };
+        assert_eq!(pairs(&[with(&[3, 1])]), [[[3]], [[1]]], "of one interface each is one");
+        assert_eq!(
+            pairs(&[with(&[0, 1, 2, 3, 4]), with(&[6, 7])]),
+            [[vec![0, 2, 4], vec![6]], [vec![1, 3], vec![7]]]
+        );
+    }
+
+    #[test]
+    fn the_remedy_requests_huge_pages_on_the_node_that_needs_them() {
+        let source = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let error = Error::System { call: "mmap", remedy: String::new(), source: source() };
+        let anywhere = no_memory(&error, Some(20), None);
+        assert!(
+            anywhere.contains("20 free huge pages of 2 MiB: use `sysctl vm.nr_hugepages=20`"),
+            "{anywhere}"
+        );
+        let there = no_memory(&error, Some(20), Some(NodeId(1)));
+        assert!(
+            there.contains("on node 1: use `echo 20 > /sys/devices/system/node/node1/hugepages"),
+            "{there}"
+        );
+    }
+
+    #[test]
+    fn a_device_without_sockets_has_neither_copy_nor_zero_copy() {
+        let link = Netlink::open().unwrap().link("lo").unwrap();
+        let device = "memory:nic".to_owned();
+        let interface = Interface { device, link, queues: vec![0], queues_of: 4, hardware_ring: 0 };
+        let sizes = SocketSizes::of_mtu(1500);
+        let params = SetupParams {
+            sizes,
+            sockets: SocketPlan::default(),
+            busy_poll: None,
+            interrupted: None,
+            threads: None,
+        };
+        let arena = Arena::new(sizes.arena("test", 1)).unwrap();
+        let queue = open_device(&interface.device, &params.open_params("test"), &arena).unwrap();
+        let opened = OpenedInterface::new(&interface, queue.socket.as_slice(), params, None);
+        assert_eq!(opened.zero_copy, None);
+        let shown = opened.to_string();
+        assert!(shown.starts_with("lo: no XDP program, queue 0 (1 of 4), MTU "), "{shown}");
+    }
+}
