@@ -81,7 +81,6 @@
 //! | take some packets and leave the rest to the kernel | [`Match`], [`Redirect::steer`] |
 //! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`]; faults: [`FaultNic`] |
 //! | have checksums computed, get or set the send time | [`TxMetadata`] |
-//! | measure AF_XDP without a card and a kernel | [`xsk_in_memory`] and its other end, [`XskKernelSide`] |
 //! | open either kind of device by name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | take passed packets | a [`Stack`] |
@@ -167,7 +166,6 @@ pub use sys::clock::{ticks, ticks_per_second};
 #[doc(inline)]
 pub use xsk::{
     Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum, TxFeatures, TxMetadata,
-    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskKernelSide, XskMode,
-    XskParams, umem_in_memory, xsk_in_memory,
+    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskMode, XskParams,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

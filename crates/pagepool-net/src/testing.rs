@@ -15,7 +15,7 @@ pub use crate::device::FarEnd;
 use crate::error::parameter;
 use crate::interface::lookup;
 use crate::sys::bpf as sys;
-pub use crate::xsk::{LoadedMatch, TailAdjuster};
+pub use crate::xsk::{LoadedMatch, TailAdjuster, XskKernelSide, umem_in_memory, xsk_in_memory};
 pub use conformance::{device, slow_device};
 pub use rig::{Allowed, Rig};
 

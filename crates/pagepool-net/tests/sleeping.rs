@@ -14,7 +14,7 @@ use pagepool_lab::FrameSocket;
 use pagepool_net::{
     Action, Attach, Device, DeviceExt, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler,
     PortId, Redirect, Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
-    testing::FarEnd, umem_in_memory, xsk_in_memory,
+    testing::{FarEnd, umem_in_memory, xsk_in_memory},
 };
 
 /// Longer than anything takes that is not lost.

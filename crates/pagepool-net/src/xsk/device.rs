@@ -290,6 +290,7 @@ impl XskDevice {
 
     /// A device over rings whose other ends the caller has, like those of a zero-copy driver that polls by
     /// itself.
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn over_rings(
         params: &XskParams,
         umem: &Arc<Umem>,

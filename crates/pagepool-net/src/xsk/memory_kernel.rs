@@ -44,7 +44,8 @@ pub fn umem_in_memory<P: Provider + ?Sized>(
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-/// use pagepool_net::{Device, UmemParams, umem_in_memory, xsk_in_memory};
+/// use pagepool_net::testing::{umem_in_memory, xsk_in_memory};
+/// use pagepool_net::{Device, UmemParams};
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
 /// let umem = umem_in_memory(UmemParams::default(), &arena)?;

@@ -103,6 +103,7 @@ impl Umem {
         Ok(Arc::new(this))
     }
 
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn unregistered(
         id: DomainId,
         params: UmemParams,

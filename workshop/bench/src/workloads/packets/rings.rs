@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 use pagepool_cli::report::error::error_chain;
-use pagepool_net::{Action, Forwarder, Ingress, PortId, Umem, UmemParams, umem_in_memory, xsk_in_memory};
+use pagepool_net::testing::{umem_in_memory, xsk_in_memory};
+use pagepool_net::{Action, Forwarder, Ingress, PortId, Umem, UmemParams};
 
 use crate::measure::counted::{Moves, Rule};
 use crate::measure::workload::{Ready, Workload};
