@@ -79,7 +79,8 @@
 //! |---|---|
 //! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
 //! | take some packets and leave the rest to the kernel | [`Match`], [`Redirect::steer`] |
-//! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`]; faults: [`FaultNic`] |
+//! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`] |
+//! | test your own device, or against faults | the crate `pagepool-testing`, with its feature `devices` |
 //! | have checksums computed, get or set the send time | [`TxMetadata`] |
 //! | open either kind of device by name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
@@ -104,7 +105,7 @@
 //!
 //! # Features
 //!
-//! * `testing`: the conformance suite for devices, and memory that checks every access.
+//! * `testing`: for the tests and benchmarks of this repository.
 
 #![cfg_attr(
     all(loom, test),
@@ -130,6 +131,7 @@ mod mem_nic;
 mod numbered;
 mod steering;
 mod sys;
+#[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -139,7 +141,6 @@ mod veth;
 pub mod xsk;
 mod zerocopy;
 
-pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use device::{
     Armed, Calls, Device, DeviceDescription, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats,
     QueueState, TxQueue, Wake, Waker,

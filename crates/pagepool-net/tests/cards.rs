@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_lab::FrameSocket;
-use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
-use pagepool_net::{AfXdpParams, Attach, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
+use pagepool_net::{AfXdpParams, Attach, FarEnd, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
+use pagepool_testing::{Allowed, Rig, conformance_slow_device};
 
 /// How long a packet is on its way at most, on a busy host of a guest.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
@@ -124,7 +124,7 @@ fn suite(name: &str, chunk_size: u32) {
         [near, far, "copy"] => (near, far, XskMode::Copy),
         _ => panic!("PAGEPOOL_CARDS={cards}, but must be eth0,eth1 or eth0,eth1,copy"),
     };
-    testing::slow_device(|| rig(near, far, mode, chunk_size));
+    conformance_slow_device(|| rig(near, far, mode, chunk_size));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PartCycles, PortId, Redirect, Umem,
     UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic, ticks,

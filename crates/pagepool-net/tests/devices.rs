@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, PoolParams};
-use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
 use pagepool_net::{
-    AfXdpParams, Chance, DRIVERS, DeviceMemory, Driver, FaultNic, FaultParams, MemoryParams, NicDomain,
-    OpenParams, OpenedDevice, open_device,
+    AfXdpParams, DRIVERS, DeviceMemory, Driver, FarEnd, MemoryParams, NicDomain, OpenParams, OpenedDevice,
+    open_device,
 };
-use pagepool_testing::CheckingIommu;
+use pagepool_testing::{Allowed, Chance, CheckingIommu, FaultNic, FaultParams, Rig, conformance_device};
 
 /// An in-memory NIC that sees memory through this.
 fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() + 'static) -> Rig {
@@ -84,7 +83,7 @@ fn every_driver_of_the_table() {
                 None => Some(Veth::new(1, 1500)),
             },
         };
-        testing::device(|| of_the_table(driver, veth.as_ref()));
+        conformance_device(|| of_the_table(driver, veth.as_ref()));
     }
 }
 
@@ -93,7 +92,7 @@ const EXACT: Allowed =
 
 macro_rules! devices {
     ($($name:ident: $make:expr,)*) => {
-        $(#[test] fn $name() { testing::device($make); })*
+        $(#[test] fn $name() { conformance_device($make); })*
     };
 }
 

@@ -7,8 +7,8 @@ use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
-    open_devices, swap_macs, testing::FarEnd,
+    Attach, DRIVERS, DeviceExt, FarEnd, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram,
+    open_device, open_devices, swap_macs,
 };
 
 fn arena() -> Arc<Arena> {

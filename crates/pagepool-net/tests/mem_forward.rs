@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff};
 use pagepool_net::{
-    Action, Chance, FaultNic, FaultParams, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort,
-    PacketHandler, PortId, Wake, mem_nic,
+    Action, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort, PacketHandler, PortId, Wake, mem_nic,
 };
-use pagepool_testing::CheckingIommu;
+use pagepool_testing::{Chance, CheckingIommu, FaultNic, FaultParams};
 
 /// Two NICs with an address space each, and pools over memory of their own.
 struct Bed<P> {

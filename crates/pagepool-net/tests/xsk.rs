@@ -11,7 +11,7 @@ use pagepool::{
     Arena, ArenaParams, Backing, Bound, Error, OnMissingHuge, Pool, PoolParams, XdpBuff, XdpFrame,
     XdpFrameBulk,
 };
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, DeviceExt, Forwarder, PortId, Redirect, TxQueue, Umem, UmemParams, Wake,
     XskDevice, XskMode, XskParams,

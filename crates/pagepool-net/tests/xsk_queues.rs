@@ -12,8 +12,7 @@ use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_net::{
-    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
-    testing::FarEnd,
+    Attach, Device, DeviceExt, FarEnd, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
 
 /// Longest a packet may take; and how many go through each queue, in bursts that the rings have room for.

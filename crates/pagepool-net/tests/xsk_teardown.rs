@@ -12,8 +12,7 @@ use crate::veth::{Far, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
-    testing::FarEnd,
+    Attach, Device, DeviceExt, FarEnd, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
 
 /// Set in the process that is to be killed.

@@ -676,10 +676,10 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::FarEnd;
     use crate::device::{DeviceExt, Wake};
     use crate::interface::lookup;
     use crate::sys::bpf::{self, Insn};
-    use crate::testing::FarEnd;
     use crate::veth;
     use crate::{Attach, BusyPoll, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpFrame};
