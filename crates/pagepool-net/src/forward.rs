@@ -57,7 +57,7 @@ use crate::error::{parameter, within};
 use crate::sys::errno;
 pub use cycles::PartCycles;
 use cycles::{LoopPart, Meter};
-pub use egress::{Egress, Path, PathStats};
+pub use egress::{Egress, PathStats};
 pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use handoff::{HandoffRx, HandoffTx, handoff};
 use holder_tags::tag_received;
@@ -550,15 +550,18 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Closes a port: the buffers of its device and its waiting frames return to their pools. Frames sent
     /// there later are counted and dropped.
+    #[doc(hidden)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn close_port(&mut self, port: PortId) {
         if let Some(at) = self.place(port) {
             self.ports[at].end();
         }
     }
 
-    /// Closes all ports, as [`close_port`](Self::close_port) does, with all devices in parallel: closing an
-    /// AF_XDP socket waits 10 ms or more for the kernel. With more than one port it uses one thread per
-    /// device, which ends before this returns.
+    /// Closes all ports: the buffers of their devices and their waiting frames return to their pools. Frames
+    /// sent there later are counted and dropped. Closes the devices in parallel, because closing an AF_XDP
+    /// socket waits 10 ms or more for the kernel: with more than one port it uses one thread per device,
+    /// which ends before this returns.
     ///
     /// ```
     /// use pagepool::XdpBuff;
@@ -586,12 +589,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// How frames of other ports reached this port's device: reused, mapped or copied.
     pub fn paths(&self, port: PortId) -> Option<PathStats> {
-        self.egress(port).map(Egress::stats)
-    }
-
-    /// The egress of a port's device, which shows beforehand which path frames would take.
-    pub fn egress(&self, port: PortId) -> Option<&Egress> {
-        Some(&self.ports[self.place(port)?].egress)
+        Some(self.ports[self.place(port)?].egress.stats())
     }
 
     /// The frames that wait for the transmit ring of a port.

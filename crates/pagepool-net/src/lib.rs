@@ -151,15 +151,14 @@ pub use drivers::{DRIVERS, Driver, open_device, open_devices};
 #[doc(inline)]
 pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
-    PartCycles, Path, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
+    PartCycles, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
 };
 #[doc(hidden)] // for the traffic generators of the workspace's laboratory
 pub use interface::live_frames::LiveFrames;
-pub use mem_nic::cable::Cable;
 pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;
-pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
+pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStep, mem_nic};
 pub use numbered::{Arrival, NumberedFrames, Tally};
 pub use steering::Match;
 pub use steering::flow_rule::FlowRule;

@@ -29,6 +29,7 @@
 //! Cost   receive: per packet a completion is copied, a table entry emptied and filled, an address computed,
 //!        a descriptor put. No read-modify-write, no lock, no allocation.
 
+#[cfg(any(test, feature = "testing"))]
 pub(crate) mod cable;
 mod descriptor;
 pub(crate) mod device_memory;
@@ -47,7 +48,7 @@ use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrameBulk};
 use rtrb::RingBuffer;
 
 pub use params::MemNicParams;
-pub use port::{NicPort, PortStats, PortStep};
+pub use port::{NicPort, PortStep};
 
 use crate::device::device::{HEADERS, make_room};
 use crate::device::mapping_cache::MappingCache;

@@ -4,10 +4,10 @@ use std::os::fd::AsFd;
 
 use pagepool::Error;
 use pagepool_link::XdpMode;
-pub use pagepool_link::testing::DropRule;
 
 use crate::error::parameter;
 use crate::interface::lookup;
+pub use crate::mem_nic::cable::Cable;
 use crate::sys::bpf as sys;
 pub use crate::xsk::{LoadedMatch, TailAdjuster, XskKernelSide, umem_in_memory, xsk_in_memory};
 

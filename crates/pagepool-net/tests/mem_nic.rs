@@ -7,8 +7,9 @@ use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, MAX_FRAGS, Pool, PoolParams, Provider, XdpBuff,
     XdpFrame, XdpFrameBulk,
 };
+use pagepool_net::testing::Cable;
 use pagepool_net::{
-    Cable, Device, DeviceExt, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort,
+    Device, DeviceExt, DeviceMemory, DeviceStats, FarEnd, MemNic, MemNicParams, NicDomain, NicPort,
     PortThread, TxQueue, Wake, mem_nic,
 };
 use pagepool_testing::CheckingIommu;

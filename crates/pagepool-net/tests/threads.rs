@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool_net::testing::Cable;
 use pagepool_net::{
-    Cable, Device, DeviceExt, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort,
-    PortThread, TxQueue, Wake, ZeroCopySocket, mem_nic,
+    Device, DeviceExt, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort, PortThread,
+    TxQueue, Wake, ZeroCopySocket, mem_nic,
 };
 
 /// The longest without any packet: nothing else is said of how fast they go.

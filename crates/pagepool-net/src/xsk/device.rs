@@ -315,7 +315,7 @@ impl XskDevice {
     }
 
     /// Whether the driver uses zero copy.
-    pub fn is_zero_copy(&self) -> bool {
+    pub(crate) fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 

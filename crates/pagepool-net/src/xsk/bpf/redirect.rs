@@ -451,6 +451,8 @@ impl Redirect {
     /// Names the map in a BPF file system, for other processes that insert sockets of other queues: see
     /// [`pinned`](Self::pinned). Name and map stay until the file is removed. The XDP program is detached
     /// with this all the same.
+    #[doc(hidden)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn pin_map(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         pin(self.map(), path.as_ref())
     }
