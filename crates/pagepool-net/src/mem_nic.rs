@@ -17,7 +17,7 @@
 //!          access it: the buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4),
 //!          and its address is that of a mapping of this very domain object (`mapping_cache.rs`).
 //!        * The port touches the bytes of a descriptor only between taking it off the ring and completing it,
-//!          and never those of an id about which it lied (`port.rs`). An id is not used twice within 65,536
+//!          and never those of an id that it completed falsely (`port.rs`). An id is not used twice within 65,536
 //!          lives of its slot.
 //!        * The driver takes a buffer out of the table when it is completed, after the port's last access.
 //!          The ring's tail is stored with Release and loaded with Acquire, both ways. Or at the end, below.

@@ -1,5 +1,5 @@
 //! Every device that can be opened by name, in the conformance suite, and the NIC in memory as it can be
-//! told to be. A new row of [`DRIVERS`] is in it by itself; `xsk_device.rs` has the kinds of AF_XDP sockets.
+//! configured. A new row of [`DRIVERS`] is in it by itself; `xsk_device.rs` has the kinds of AF_XDP sockets.
 
 use crate::veth;
 use std::rc::Rc;

@@ -74,7 +74,7 @@ fn exchange(mut nic: MemNic, pool: Bound, count: usize) -> MemNic {
         assert!(moved.elapsed() < LIMIT, "{expected} of {count} came, {completed} were completed");
     }
     nic.close();
-    assert_eq!(pool.inflight().out, 0, "everything is home");
+    assert_eq!(pool.inflight().out, 0, "all buffers returned");
     nic
 }
 

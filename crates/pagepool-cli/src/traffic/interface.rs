@@ -161,7 +161,7 @@ fn split(device: &str) -> Result<(&'static str, &str), String> {
     if !device.contains(':') {
         return Ok((SCHEME, device));
     }
-    let (driver, interface) = Driver::of(device).map_err(|error| error_chain(&error))?;
+    let (driver, interface) = Driver::find(device).map_err(|error| error_chain(&error))?;
     match driver.no_interface {
         None => Ok((driver.scheme, interface)),
         Some(why) => Err(format!(

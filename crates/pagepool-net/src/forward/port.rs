@@ -36,7 +36,7 @@ pub(super) struct Port {
     on_ring: usize,
     /// Rounds in a row that moved nothing.
     fruitless: u8,
-    /// Whether it is in the lists of the [`Rota`](super::rota::Rota).
+    /// Whether it is in the lists of the [`PollList`](super::poll_list::PollList).
     pub(super) is_awake: bool,
     pub(super) is_queued: bool,
     /// The device's calls at the last [`new_calls`](Self::new_calls).

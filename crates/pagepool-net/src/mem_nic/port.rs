@@ -60,8 +60,8 @@ struct Wire {
     holding: bool,
     held: Vec<BufferId>,
     /// Ids in false completions: the driver may have these buffers.
-    lied_received: Vec<BufferId>,
-    lied_sent: Vec<BufferId>,
+    false_received: Vec<BufferId>,
+    false_sent: Vec<BufferId>,
 }
 
 #[derive(Debug)]
@@ -100,8 +100,8 @@ impl NicPort {
             stalled: false,
             holding: false,
             held: Vec::new(),
-            lied_received: Vec::new(),
-            lied_sent: Vec::new(),
+            false_received: Vec::new(),
+            false_sent: Vec::new(),
         };
         Self { link, wire }
     }
@@ -222,7 +222,7 @@ impl Wire {
         if len == 0 || len > self.scratch.len() {
             return Room::Never;
         }
-        self.forget_lies();
+        self.skip_falsified();
         match self.rings.fill.peek() {
             _ if self.stalled => Room::NotNow,
             Ok(first) if first.len as usize >= len => self.completions_for(1),
@@ -243,8 +243,8 @@ impl Wire {
         let most = self.rings.fill.slots().min(self.max_buffers);
         let Ok(posted) = self.rings.fill.read_chunk(most) else { return Room::NotNow };
         let (first, second) = posted.as_slices();
-        let lies = &self.lied_received;
-        let mut honest = first.iter().chain(second).filter(|posted| !is_named(lies, posted.id));
+        let falsified = &self.false_received;
+        let mut honest = first.iter().chain(second).filter(|posted| !is_falsified(falsified, posted.id));
         let mut room = 0;
         let enough = honest.position(|posted| {
             room += posted.len as usize;
@@ -252,16 +252,16 @@ impl Wire {
         });
         match enough {
             Some(at) => self.completions_for(at + 1),
-            None if most == self.max_buffers.min(ring) && lies.is_empty() => Room::Never,
+            None if most == self.max_buffers.min(ring) && falsified.is_empty() => Room::Never,
             None => Room::NotNow,
         }
     }
 
     /// Drops descriptors with falsely completed ids from the front.
     #[inline]
-    fn forget_lies(&mut self) {
+    fn skip_falsified(&mut self) {
         while let Ok(posted) = self.rings.fill.peek()
-            && is_named(&self.lied_received, posted.id)
+            && is_falsified(&self.false_received, posted.id)
         {
             let _ = self.rings.fill.pop();
         }
@@ -277,7 +277,7 @@ impl Wire {
         let mut rest = packet;
         let mut whole = true;
         for _ in 0..buffers {
-            self.forget_lies();
+            self.skip_falsified();
             let Ok(posted) = self.rings.fill.pop() else { break };
             let (now, later) = rest.split_at(rest.len().min(posted.len as usize));
             rest = later;
@@ -334,7 +334,7 @@ impl Wire {
     fn read(&mut self, count: usize) -> Option<usize> {
         let mut len = 0;
         for part in &self.parts[..count] {
-            if is_named(&self.lied_sent, part.id) {
+            if is_falsified(&self.false_sent, part.id) {
                 return None;
             }
             let into = self.scratch.get_mut(len..len + part.len as usize)?;
@@ -354,7 +354,7 @@ impl Wire {
     fn sent(&mut self, count: usize) {
         for part in &self.parts[..count] {
             let _ = self.rings.send.pop();
-            if is_named(&self.lied_sent, part.id) {
+            if is_falsified(&self.false_sent, part.id) {
                 continue;
             }
             self.produced = true;
@@ -369,6 +369,6 @@ impl Wire {
 
 /// Whether a list that is empty in an honest device contains this buffer.
 #[inline(always)]
-fn is_named(lies: &[BufferId], id: BufferId) -> bool {
-    !lies.is_empty() && lies.contains(&id)
+fn is_falsified(falsified: &[BufferId], id: BufferId) -> bool {
+    !falsified.is_empty() && falsified.contains(&id)
 }

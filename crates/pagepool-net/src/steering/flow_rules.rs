@@ -68,7 +68,7 @@ impl Match {
                 vec![Alternative { left: vec![part.to_string()], ..Alternative::default() }]
             }
             Expression::Test(test) => {
-                Alternative::of(test).ok_or_else(|| self.unsayable(&test.to_string()))?
+                Alternative::new(test).ok_or_else(|| self.unsayable(&test.to_string()))?
             }
             Expression::Or(parts) => {
                 let mut all = Vec::new();
@@ -123,7 +123,7 @@ struct Alternative {
 
 impl Alternative {
     /// The alternatives of a test; `None` if no rule can express it.
-    fn of(test: &Test) -> Option<Vec<Self>> {
+    fn new(test: &Test) -> Option<Vec<Self>> {
         let flow = Self::default();
         let sides = |side: &super::Direction, one: &dyn Fn(usize) -> Self| {
             side.places().iter().map(|&at| one(at)).collect::<Vec<_>>()

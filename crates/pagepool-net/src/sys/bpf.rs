@@ -272,7 +272,6 @@ pub(crate) fn exchange(
 
 /// Attaches a tc program to the egress of an interface, behind others, while the descriptor lives; Linux 6.6.
 #[cfg(test)]
-#[cfg(test)]
 pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_TCX_EGRESS, 0, 0, 0, 0, 0])
 }

@@ -874,7 +874,7 @@ mod tests {
         assert_eq!(far.arriving(2).len(), 2, "two of three");
         drop((packets, done));
         device.close();
-        assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
+        assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "all buffers returned");
         assert_eq!(device.kernel_stats().tx_invalid_descs, 1, "what the kernel counted is known still");
     }
 
@@ -1084,7 +1084,7 @@ mod tests {
             return println!("SKIP grace period: {why}");
         }
         let _veth = veth::Veth::new(1, 1500);
-        assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket tells as well");
+        assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket also waits for it");
         assert_eq!(closed_without(&veth::GRACE_PERIODS[1..]), (false, 8, 0), "it is made when it is needed");
         let all = [veth::GRACE_PERIODS[0], veth::GRACE_PERIODS[1], veth::PACKET_SOCKET];
         let (knows, closed_with, out) = closed_without(&all);

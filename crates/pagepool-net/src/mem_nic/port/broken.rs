@@ -26,7 +26,7 @@ impl NicPort {
     /// The id of the buffer that the next packet goes into, for a false completion.
     pub fn next_posted(&mut self) -> Option<u32> {
         self.step(|wire| {
-            wire.0.forget_lies();
+            wire.0.skip_falsified();
             wire.0.rings.fill.peek().ok().map(|posted| posted.id.0)
         })?
     }
@@ -39,11 +39,11 @@ impl NicPort {
     /// Reports falsely, as a broken device, that a buffer was filled, with any id, length and end mark. The
     /// port never again touches a buffer with this id. False if the completion ring is full.
     pub fn inject_received(&mut self, id: u32, len: u32, last: bool) -> bool {
-        let lie = Received { id: BufferId(id), len, last };
+        let report = Received { id: BufferId(id), len, last };
         let reported = self.step(|wire| {
-            wire.0.lied_received.push(lie.id); // before the driver can act on it
+            wire.0.false_received.push(report.id); // before the driver can act on it
             wire.0.produced = true;
-            wire.0.rings.received.push(lie).is_ok()
+            wire.0.rings.received.push(report).is_ok()
         });
         reported.unwrap_or(false)
     }
@@ -52,7 +52,7 @@ impl NicPort {
     /// [`inject_received`](Self::inject_received).
     pub fn inject_sent(&mut self, id: u32) -> bool {
         let reported = self.step(|wire| {
-            wire.0.lied_sent.push(BufferId(id));
+            wire.0.false_sent.push(BufferId(id));
             wire.0.produced = true;
             wire.0.rings.sent.push(BufferId(id)).is_ok()
         });

@@ -61,16 +61,16 @@ pub(super) enum Decision {
 }
 
 impl Decision {
-    pub(super) fn of(expression: &Expression) -> Self {
+    pub(super) fn new(expression: &Expression) -> Self {
         match expression {
             Expression::All => Self::Always(true),
             Expression::Test(test) => Self::of_test(test),
-            Expression::Not(part) => match Self::of(part) {
+            Expression::Not(part) => match Self::new(part) {
                 Self::Always(all) => Self::Always(!all),
                 part => Self::Not(Box::new(part)),
             },
-            Expression::And(parts) => Self::joined(parts.iter().map(Self::of), true),
-            Expression::Or(parts) => Self::joined(parts.iter().map(Self::of), false),
+            Expression::And(parts) => Self::joined(parts.iter().map(Self::new), true),
+            Expression::Or(parts) => Self::joined(parts.iter().map(Self::new), false),
         }
     }
 
