@@ -145,7 +145,7 @@ pub use device::{
     Armed, Calls, Device, DeviceDescription, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats,
     QueueState, TxQueue, Wake, Waker,
 };
-pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
+pub use drivers::open_params::{AfXdpParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
 pub use drivers::{DRIVERS, Driver, open_device, open_devices};
 #[doc(inline)]

@@ -148,6 +148,8 @@ impl MemNic {
     /// Reads at most `budget` packets in place, and gives their buffers to the device again, like a driver
     /// with a fixed array of buffers; returns how many. Only for packets of one buffer: a part of a larger
     /// packet counts as `rx_bad_length`. The buffers are those of the last [`receive`](Device::receive).
+    #[doc(hidden)]
+    #[cfg(any(test, feature = "testing"))]
     #[inline]
     pub fn look_in_place(&mut self, budget: usize, look: impl FnMut(&mut [u8])) -> usize {
         if self.link.is_gone() {

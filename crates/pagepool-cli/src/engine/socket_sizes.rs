@@ -229,7 +229,6 @@ impl SocketSizes {
             multi_buffer: self.multi_buffer(),
             pool: self.pool(),
             af_xdp: AfXdpParams { umem, ..AfXdpParams::default() },
-            ..OpenParams::default()
         }
     }
 
