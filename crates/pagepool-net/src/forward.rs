@@ -460,8 +460,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         sent
     }
 
-    /// Turns the measuring of [`cycles`](Self::cycles) on or off, from the next round on. Off by default: it
-    /// costs about 4 cycles per packet in full bursts of 64. [`sample`](Self::sample) costs less.
+    /// Measures about one in `rounds` of the rounds that move packets, beginning with the next: 1 is every
+    /// round, 0 none, the default. Every round costs about 4 cycles per packet in full bursts of 64.
+    /// [`cycles`](Self::cycles) covers only measured rounds: divide by their packets.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -472,7 +473,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// # let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
     /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
     /// # forwarder.add_port(nic, Pool::new(params, arena)?.bind());
-    /// forwarder.measure(true);
+    /// forwarder.sample(1); // 16: a sixteenth of the cost
     /// # forwarder.poll();
     /// # (0..10).for_each(|_| assert!(wire.deliver(&[0; 60])));
     /// forwarder.poll();
@@ -481,18 +482,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// println!("{receive:.1} ticks/packet, {:.1} packets/burst", spent.rx_packets / spent.rx_bursts);
     /// # assert_eq!((spent.rx_packets, spent.rx_bursts), (10, 1));
     /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    pub fn measure(&mut self, on: bool) {
-        self.sample(u32::from(on));
-    }
-
-    /// Measures about one in `rounds` of the rounds that move packets, beginning with the next: 1 is every
-    /// round, 0 none. [`cycles`](Self::cycles) covers only these rounds: divide by their packets.
-    ///
-    /// ```
-    /// # use pagepool_net::{Action, Forwarder};
-    /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
-    /// forwarder.sample(16); // a sixteenth of the cost
     /// ```
     pub fn sample(&mut self, rounds: u32) {
         self.meter.sample(rounds.min(1 << 16));

@@ -136,7 +136,7 @@ fn the_short_way_overtakes_nothing_and_counts_the_same() {
         let mut forwarder = Forwarder::new(move |_: &mut XdpBuff, _: Ingress| verdict);
         let nic = nic.tx_ring(64).short_way(short_way.clone());
         let port = forwarder.add_port(nic, pool(Vec::new()));
-        forwarder.measure(true);
+        forwarder.sample(1);
         let mut waited = Vec::new();
         for burst in 0..8 {
             hand.wire().stuck = burst == 4 || burst == 5;

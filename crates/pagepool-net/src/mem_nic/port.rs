@@ -197,7 +197,7 @@ impl PortStep<'_> {
     /// Passes the next packet to `packet`, which returns whether it takes it. If not, the packet stays the
     /// next one, and this returns false.
     #[inline]
-    pub fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
+    pub(super) fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
         let wire = &mut *self.0;
         while let Some(count) = wire.next_packet() {
             let Some(len) = wire.read(count) else {
