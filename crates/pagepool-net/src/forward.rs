@@ -430,7 +430,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let polled = poll_list.all_polled();
         let moved = polled.iter().map(|&at| ports[at].complete(done)).sum();
         meter.lap_with_calls(LoopPart::Transmit, moved, || {
-            polled.iter().fold(Calls::default(), |sum, &at| sum + ports[at].new_calls())
+            let mut calls = Calls::default();
+            polled.iter().for_each(|&at| calls += ports[at].new_calls());
+            calls
         });
         done.flush();
         meter.lap(LoopPart::Return, moved);
@@ -641,7 +643,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             let (taken, completed) = port.transmit(done);
             (moved, sent) = (moved + taken + completed, sent + taken);
             if meter.is_on() {
-                calls = calls + port.new_calls();
+                calls += port.new_calls();
             }
         });
         if sent + moved > 0 || calls != Calls::default() {
