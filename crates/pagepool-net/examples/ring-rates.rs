@@ -6,10 +6,8 @@
 use std::sync::Arc;
 
 use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams, XdpBuff};
-use pagepool_net::{
-    Action, Forwarder, Ingress, PartCycles, PortId, Umem, UmemParams, XskKernelSide, umem_in_memory,
-    xsk_in_memory,
-};
+use pagepool_net::testing::{XskKernelSide, umem_in_memory, xsk_in_memory};
+use pagepool_net::{Action, Forwarder, Ingress, PartCycles, PortId, Umem, UmemParams};
 
 /// Slots of each ring.
 const SLOTS: u32 = 1024;

@@ -5,7 +5,6 @@ pub(crate) mod counters;
 pub(crate) mod device;
 pub(crate) mod doorbell;
 mod far_end;
-pub(crate) mod fault_nic;
 pub(crate) mod mapping_cache;
 pub(crate) mod rx_chain;
 mod stats;

@@ -62,7 +62,7 @@ pub const DRIVERS: &[Driver] = &[
 
 impl Driver {
     /// The row for a name, and the part after the colon.
-    pub fn of(name: &str) -> Result<(&'static Self, &str), Error> {
+    pub fn find(name: &str) -> Result<(&'static Self, &str), Error> {
         let (scheme, argument) = name.split_once(':').unwrap_or((name, ""));
         match DRIVERS.iter().find(|driver| driver.scheme == scheme) {
             Some(driver) => Ok((driver, argument)),
@@ -133,7 +133,7 @@ pub fn open_devices(
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
     let mut rows = Vec::with_capacity(devices.len());
     for &(name, numbers) in devices {
-        let (driver, argument) = Driver::of(name)?;
+        let (driver, argument) = Driver::find(name)?;
         rows.push((driver.scheme, Queues { argument, numbers }));
     }
     let mut opened: Vec<_> = devices.iter().map(|_| Vec::new()).collect();

@@ -37,11 +37,11 @@ mod egress;
 mod handler;
 mod handoff;
 pub(crate) mod holder_tags;
+mod poll_list;
 mod port;
 mod port_sleep;
 mod published;
 mod published_device;
-mod rota;
 mod stack;
 mod stats;
 
@@ -57,15 +57,15 @@ use crate::error::{parameter, within};
 use crate::sys::errno;
 pub use cycles::PartCycles;
 use cycles::{LoopPart, Meter};
-pub use egress::{Egress, Path, PathStats};
+pub use egress::{Egress, PathStats};
 pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use handoff::{HandoffRx, HandoffTx, handoff};
 use holder_tags::tag_received;
+use poll_list::PollList;
 use port::Port;
 use port_sleep::PortSleep;
 use published::ShowTimes;
 pub use published_device::PublishedDevice;
-use rota::Rota;
 pub use stack::{NoStack, Stack};
 pub use stats::ForwardStats;
 
@@ -124,7 +124,7 @@ enum PortRoute {
 #[derive(Debug)]
 pub struct Forwarder<P, S = NoStack> {
     ports: Vec<Port>,
-    rota: Rota,
+    poll_list: PollList,
     routes: Vec<PortRoute>,
     handler: P,
     stack: S,
@@ -184,7 +184,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     pub fn with_stack(handler: P, stack: S) -> Self {
         Self {
             ports: Vec::new(),
-            rota: Rota::default(),
+            poll_list: PollList::default(),
             routes: Vec::new(),
             handler,
             stack,
@@ -229,7 +229,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let at = self.ports.len();
         self.routes.push(PortRoute::Here(at));
         let mut port = Port::new(id, device, pool, self.budget);
-        self.rota.add(&mut port, at);
+        self.poll_list.add(&mut port, at);
         tag_received(&port.pool, &port.device.info().name);
         self.showing.add(port.published.as_ref());
         self.ports.push(port);
@@ -325,7 +325,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// let (stop, waker) = (Arc::new(AtomicBool::new(false)), forwarder.waker()?);
     /// let stopping = stop.clone();
     /// thread::spawn(move || {
-    ///     thread::sleep(Duration::from_millis(10)); // or until somebody wants an end
+    ///     thread::sleep(Duration::from_millis(10)); // or until the program must end
     ///     stopping.store(true, Ordering::Relaxed);
     ///     waker.wake();
     /// });
@@ -352,19 +352,19 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// is polled again after 32 rounds or 512 forwarded packets, and when no port moves anything.
     pub fn poll(&mut self) -> usize {
         put_packets(&mut self.ended); // not empty only if a stack panicked
-        if self.rota.is_sweep_due() {
-            self.rota.wake_all(&mut self.ports);
+        if self.poll_list.is_sweep_due() {
+            self.poll_list.wake_all(&mut self.ports);
             if self.showing.is_due_in_sweep() {
                 self.show();
             }
         }
-        let all_asked = self.rota.all_asked().len() == self.ports.len();
+        let all_polled = self.poll_list.all_polled().len() == self.ports.len();
         let mut moved = self.round();
-        if moved == 0 && !all_asked {
-            self.rota.wake_all(&mut self.ports);
+        if moved == 0 && !all_polled {
+            self.poll_list.wake_all(&mut self.ports);
             moved = self.round();
         }
-        self.rota.end(&mut self.ports, moved);
+        self.poll_list.end(&mut self.ports, moved);
         self.ring();
         moved
     }
@@ -401,16 +401,16 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// ```
     pub fn show(&mut self) {
         self.ports.iter_mut().for_each(Port::show);
-        self.showing.shown(self.rota.moves());
+        self.showing.shown(self.poll_list.moves());
     }
 
     /// Polls each port that does not rest.
     fn round(&mut self) -> usize {
-        self.meter.start(&mut self.ports, self.rota.all_asked());
+        self.meter.start(&mut self.ports, self.poll_list.all_polled());
         let mut moved = self.complete();
         moved += self.transmit();
         let mut number = 0;
-        while let Some(at) = self.rota.asked(number) {
+        while let Some(at) = self.poll_list.polled(number) {
             let came = self.take_handed_over(at) + self.receive(at);
             if came > 0 {
                 moved += came + self.transmit();
@@ -426,11 +426,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Takes back sent frames first: their buffers are the next to receive into.
     fn complete(&mut self) -> usize {
-        let Self { ports, rota, meter, done, .. } = self;
-        let asked = rota.all_asked();
-        let moved = asked.iter().map(|&at| ports[at].complete(done)).sum();
+        let Self { ports, poll_list, meter, done, .. } = self;
+        let polled = poll_list.all_polled();
+        let moved = polled.iter().map(|&at| ports[at].complete(done)).sum();
         meter.lap_with_calls(LoopPart::Transmit, moved, || {
-            asked.iter().fold(Calls::default(), |sum, &at| sum + ports[at].new_calls())
+            let mut calls = Calls::default();
+            polled.iter().for_each(|&at| calls += ports[at].new_calls());
+            calls
         });
         done.flush();
         meter.lap(LoopPart::Return, moved);
@@ -456,12 +458,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     pub fn send(&mut self, port: PortId, frame: XdpFrame) -> Result<(), XdpFrame> {
         let Some(at) = self.place(port) else { return Err(frame) };
         let sent = self.ports[at].send_on(frame);
-        self.rota.rouse(&mut self.ports[at], at);
+        self.poll_list.activate(&mut self.ports[at], at);
         sent
     }
 
-    /// Turns the measuring of [`cycles`](Self::cycles) on or off, from the next round on. Off by default: it
-    /// costs about 4 cycles per packet in full bursts of 64. [`sample`](Self::sample) costs less.
+    /// Measures about one in `rounds` of the rounds that move packets, beginning with the next: 1 is every
+    /// round, 0 none, the default. Every round costs about 4 cycles per packet in full bursts of 64.
+    /// [`cycles`](Self::cycles) covers only measured rounds: divide by their packets.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -472,7 +475,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// # let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
     /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
     /// # forwarder.add_port(nic, Pool::new(params, arena)?.bind());
-    /// forwarder.measure(true);
+    /// forwarder.sample(1); // 16: a sixteenth of the cost
     /// # forwarder.poll();
     /// # (0..10).for_each(|_| assert!(wire.deliver(&[0; 60])));
     /// forwarder.poll();
@@ -481,18 +484,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// println!("{receive:.1} ticks/packet, {:.1} packets/burst", spent.rx_packets / spent.rx_bursts);
     /// # assert_eq!((spent.rx_packets, spent.rx_bursts), (10, 1));
     /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    pub fn measure(&mut self, on: bool) {
-        self.sample(u32::from(on));
-    }
-
-    /// Measures about one in `rounds` of the rounds that move packets, beginning with the next: 1 is every
-    /// round, 0 none. [`cycles`](Self::cycles) covers only these rounds: divide by their packets.
-    ///
-    /// ```
-    /// # use pagepool_net::{Action, Forwarder};
-    /// let mut forwarder = Forwarder::new(|_, _| Action::Drop);
-    /// forwarder.sample(16); // a sixteenth of the cost
     /// ```
     pub fn sample(&mut self, rounds: u32) {
         self.meter.sample(rounds.min(1 << 16));
@@ -511,8 +502,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// often while that sends. A loop that never sleeps calls it with a zero timeout now and then, to close
     /// devices that are gone.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
-        self.rota.sweep_next();
-        let first = self.showing.longest_sleep(self.rota.moves());
+        self.poll_list.sweep_next();
+        let first = self.showing.longest_sleep(self.poll_list.moves());
         if timeout <= first {
             return self.sleep.until_ready(&mut self.ports, timeout);
         }
@@ -531,8 +522,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// Fails if the process has no descriptors left, or the kernel has no room for more watches
     /// (`fs.epoll.max_user_watches`).
     pub fn arm(&mut self) -> Result<Armed<'_>, Error> {
-        self.rota.sweep_next();
-        let longest = self.showing.longest_sleep(self.rota.moves());
+        self.poll_list.sweep_next();
+        let longest = self.showing.longest_sleep(self.poll_list.moves());
         self.sleep.arm(&mut self.ports, longest)
     }
 
@@ -550,15 +541,18 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Closes a port: the buffers of its device and its waiting frames return to their pools. Frames sent
     /// there later are counted and dropped.
+    #[doc(hidden)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn close_port(&mut self, port: PortId) {
         if let Some(at) = self.place(port) {
             self.ports[at].end();
         }
     }
 
-    /// Closes all ports, as [`close_port`](Self::close_port) does, with all devices in parallel: closing an
-    /// AF_XDP socket waits 10 ms or more for the kernel. With more than one port it uses one thread per
-    /// device, which ends before this returns.
+    /// Closes all ports: the buffers of their devices and their waiting frames return to their pools. Frames
+    /// sent there later are counted and dropped. Closes the devices in parallel, because closing an AF_XDP
+    /// socket waits 10 ms or more for the kernel: with more than one port it uses one thread per device,
+    /// which ends before this returns.
     ///
     /// ```
     /// use pagepool::XdpBuff;
@@ -586,12 +580,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// How frames of other ports reached this port's device: reused, mapped or copied.
     pub fn paths(&self, port: PortId) -> Option<PathStats> {
-        self.egress(port).map(Egress::stats)
-    }
-
-    /// The egress of a port's device, which shows beforehand which path frames would take.
-    pub fn egress(&self, port: PortId) -> Option<&Egress> {
-        Some(&self.ports[self.place(port)?].egress)
+        Some(self.ports[self.place(port)?].egress.stats())
     }
 
     /// The frames that wait for the transmit ring of a port.
@@ -641,20 +630,20 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             return 0;
         }
         let n = self.ports[at].take_handed_over(&mut self.done, self.budget);
-        self.rota.rouse(&mut self.ports[at], at);
+        self.poll_list.activate(&mut self.ports[at], at);
         self.meter.lap(LoopPart::Transmit, n);
         n
     }
 
     /// Gives waiting frames to each device, while it has room.
     fn transmit(&mut self) -> usize {
-        let Self { ports, rota, meter, done, .. } = self;
+        let Self { ports, poll_list, meter, done, .. } = self;
         let (mut moved, mut sent, mut calls) = (0, 0, Calls::default());
-        rota.send_queued(ports, |port| {
+        poll_list.send_queued(ports, |port| {
             let (taken, completed) = port.transmit(done);
             (moved, sent) = (moved + taken + completed, sent + taken);
             if meter.is_on() {
-                calls = calls + port.new_calls();
+                calls += port.new_calls();
             }
         });
         if sent + moved > 0 || calls != Calls::default() {
@@ -695,7 +684,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let ingress = Ingress { port: ports[at].id };
         let (mut dropped, mut aborted, mut too_short) = (0, 0, 0);
         let reads = handler.reads();
-        let mut ask = |packet: &mut XdpBuff| {
+        let mut decide = |packet: &mut XdpBuff| {
             let is_short = reads && packet.data_len() < ETH_HEADER;
             let verdict = if is_short { Action::Drop } else { handler.handle(packet, ingress) };
             too_short += u64::from(is_short);
@@ -708,10 +697,10 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             packets.iter().take(AHEAD).for_each(XdpBuff::prefetch);
             verdicts.extend((0..packets.len()).map(|number| {
                 packets.get(number + AHEAD).inspect(|ahead| ahead.prefetch());
-                ask(&mut packets[number])
+                decide(&mut packets[number])
             }));
         } else {
-            verdicts.extend(packets.iter_mut().map(ask));
+            verdicts.extend(packets.iter_mut().map(decide));
         }
         let stats = &mut self.ports[at].stats;
         stats.too_short += too_short;
@@ -737,7 +726,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.meter.lap(LoopPart::Handle, packets.len());
         let all = packets.len();
         let sent = self.ports[to].send_burst(packets, back);
-        self.rota.rouse(&mut self.ports[to], to);
+        self.poll_list.activate(&mut self.ports[to], to);
         if !back && packets.is_empty() {
             self.ports[at].stats.redirect_out += all as u64;
         }
@@ -758,7 +747,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                     if let Err(packet) = self.ports[at].send_back(packet) {
                         self.ended.push(packet);
                     }
-                    self.rota.rouse(&mut self.ports[at], at);
+                    self.poll_list.activate(&mut self.ports[at], at);
                 }
                 Action::Redirect(to) => self.redirect(at, packet, to),
             }
@@ -794,7 +783,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let sent = match route {
             PortRoute::Here(to) => {
                 let sent = self.ports[*to].send_on(frame);
-                self.rota.rouse(&mut self.ports[*to], *to);
+                self.poll_list.activate(&mut self.ports[*to], *to);
                 sent
             }
             PortRoute::There(outlet) => {

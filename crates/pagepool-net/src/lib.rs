@@ -79,9 +79,9 @@
 //! |---|---|
 //! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
 //! | take some packets and leave the rest to the kernel | [`Match`], [`Redirect::steer`] |
-//! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`]; faults: [`FaultNic`] |
+//! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`] |
+//! | test your own device, or against faults | the crate `pagepool-testing`, with its feature `devices` |
 //! | have checksums computed, get or set the send time | [`TxMetadata`] |
-//! | measure AF_XDP without a card and a kernel | [`xsk_in_memory`] and its other end, [`XskKernelSide`] |
 //! | open either kind of device by name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | take passed packets | a [`Stack`] |
@@ -105,7 +105,7 @@
 //!
 //! # Features
 //!
-//! * `testing`: the conformance suite for devices, and memory that checks every access.
+//! * `testing`: for the tests and benchmarks of this repository.
 
 #![cfg_attr(
     all(loom, test),
@@ -131,6 +131,7 @@ mod mem_nic;
 mod numbered;
 mod steering;
 mod sys;
+#[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
@@ -140,26 +141,24 @@ mod veth;
 pub mod xsk;
 mod zerocopy;
 
-pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use device::{
     Armed, Calls, Device, DeviceDescription, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats,
     QueueState, TxQueue, Wake, Waker,
 };
-pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
+pub use drivers::open_params::{AfXdpParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
 pub use drivers::{DRIVERS, Driver, open_device, open_devices};
 #[doc(inline)]
 pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
-    PartCycles, Path, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
+    PartCycles, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
 };
 #[doc(hidden)] // for the traffic generators of the workspace's laboratory
 pub use interface::live_frames::LiveFrames;
-pub use mem_nic::cable::Cable;
 pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;
-pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
+pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStep, mem_nic};
 pub use numbered::{Arrival, NumberedFrames, Tally};
 pub use steering::Match;
 pub use steering::flow_rule::FlowRule;
@@ -167,7 +166,6 @@ pub use sys::clock::{ticks, ticks_per_second};
 #[doc(inline)]
 pub use xsk::{
     Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum, TxFeatures, TxMetadata,
-    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskKernelSide, XskMode,
-    XskParams, umem_in_memory, xsk_in_memory,
+    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskMode, XskParams,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -17,7 +17,7 @@
 //!          access it: the buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4),
 //!          and its address is that of a mapping of this very domain object (`mapping_cache.rs`).
 //!        * The port touches the bytes of a descriptor only between taking it off the ring and completing it,
-//!          and never those of an id about which it lied (`port.rs`). An id is not used twice within 65,536
+//!          and never those of an id that it completed falsely (`port.rs`). An id is not used twice within 65,536
 //!          lives of its slot.
 //!        * The driver takes a buffer out of the table when it is completed, after the port's last access.
 //!          The ring's tail is stored with Release and loaded with Acquire, both ways. Or at the end, below.
@@ -29,6 +29,7 @@
 //! Cost   receive: per packet a completion is copied, a table entry emptied and filled, an address computed,
 //!        a descriptor put. No read-modify-write, no lock, no allocation.
 
+#[cfg(any(test, feature = "testing"))]
 pub(crate) mod cable;
 mod descriptor;
 pub(crate) mod device_memory;
@@ -47,7 +48,7 @@ use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrameBulk};
 use rtrb::RingBuffer;
 
 pub use params::MemNicParams;
-pub use port::{NicPort, PortStats, PortStep};
+pub use port::{NicPort, PortStep};
 
 use crate::device::device::{HEADERS, make_room};
 use crate::device::mapping_cache::MappingCache;
@@ -147,6 +148,8 @@ impl MemNic {
     /// Reads at most `budget` packets in place, and gives their buffers to the device again, like a driver
     /// with a fixed array of buffers; returns how many. Only for packets of one buffer: a part of a larger
     /// packet counts as `rx_bad_length`. The buffers are those of the last [`receive`](Device::receive).
+    #[doc(hidden)]
+    #[cfg(any(test, feature = "testing"))]
     #[inline]
     pub fn look_in_place(&mut self, budget: usize, look: impl FnMut(&mut [u8])) -> usize {
         if self.link.is_gone() {

@@ -1,23 +1,15 @@
-//! For tests of devices: the conformance suite, and the rig in which it runs a device.
-//!
-//! Feature `testing` makes it available to other crates, for their own devices.
-
-mod conformance;
-mod rig;
+//! For the tests and benchmarks of this repository, behind the feature `testing`.
 
 use std::os::fd::AsFd;
 
 use pagepool::Error;
 use pagepool_link::XdpMode;
-pub use pagepool_link::testing::DropRule;
 
-pub use crate::device::FarEnd;
 use crate::error::parameter;
 use crate::interface::lookup;
+pub use crate::mem_nic::cable::Cable;
 use crate::sys::bpf as sys;
-pub use crate::xsk::{LoadedMatch, TailAdjuster};
-pub use conformance::{device, slow_device};
-pub use rig::{Allowed, Rig};
+pub use crate::xsk::{LoadedMatch, TailAdjuster, XskKernelSide, umem_in_memory, xsk_in_memory};
 
 /// Detaches the XDP programs of an interface that have no BPF link, as `ip link set INTERFACE xdp off` does.
 pub fn detach_xdp(interface: &str) -> Result<(), Error> {

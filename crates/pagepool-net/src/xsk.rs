@@ -44,6 +44,7 @@ mod descriptor;
 mod device;
 mod grace_period;
 mod layout;
+#[cfg(any(test, feature = "testing"))]
 mod memory_kernel;
 mod params;
 mod probe;
@@ -66,6 +67,8 @@ pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
 pub use bpf::tail_adjuster::TailAdjuster;
 pub(crate) use device::UnboundSocket;
 pub use device::XskDevice;
+#[doc(hidden)]
+#[cfg(any(test, feature = "testing"))]
 pub use memory_kernel::{XskKernelSide, umem_in_memory, xsk_in_memory};
 pub(crate) use params::XDP_HEADROOM;
 pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};

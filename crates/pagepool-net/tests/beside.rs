@@ -66,7 +66,7 @@ fn members_come_and_go() {
     let Some(_veth) = interface("members_come_and_go") else { return };
     let [first, second] = [20, 10].map(beside);
     assert_eq!((attached(), first.mode()), (None, None), "nothing is attached before the start");
-    first.start().expect("nobody is there");
+    first.start().expect("no other program is attached");
     let alone = attached().expect("a dispatcher");
     assert!(Some(alone) != first.program_id() && first.mode() == Some((Attach::Native, None)));
     second.start().expect("one is there");
@@ -126,7 +126,7 @@ fn chains_of_version_3_are_joined_as_they_are() {
 fn a_program_that_was_removed_is_not_put_back() {
     let Some(_veth) = interface("a_program_that_was_removed_is_not_put_back") else { return };
     let ours = beside(50);
-    ours.start().expect("nobody is there");
+    ours.start().expect("no other program is attached");
     let (id, folder) = (ours.program_id().expect("it is ours"), folder());
     detach_xdp("near0").expect("as `ip link set near0 xdp off` does");
     assert!(ours.is_detached());
@@ -140,7 +140,7 @@ fn a_program_that_was_removed_is_not_put_back() {
     assert!(!folder.exists(), "nobody else removes it");
 }
 
-/// A file that has another name until this is dropped, also by a failure: else the name stayed for ever.
+/// A file that has another name until this is dropped, also by a failure: otherwise the name would stay.
 struct Renamed {
     from: PathBuf,
     to: PathBuf,
@@ -161,7 +161,7 @@ impl Drop for Renamed {
 }
 
 /// A name of the chain is away for a moment, so that nobody can read it: leaving is refused, as where the
-/// capabilities were given up.
+/// capabilities were dropped.
 #[test]
 fn failing_to_leave_a_chain_is_reported_with_a_remedy() {
     let Some(_veth) = interface("failing_to_leave_a_chain_is_reported_with_a_remedy") else { return };
@@ -197,10 +197,10 @@ fn failing_to_leave_a_chain_is_reported_with_a_remedy() {
 fn a_chain_that_a_program_of_others_replaced_is_left() {
     let Some(_veth) = interface("a_chain_that_a_program_of_others_replaced_is_left") else { return };
     let ours = beside(50);
-    ours.start().expect("nobody is there");
+    ours.start().expect("no other program is attached");
     let folder = folder();
     detach_xdp("near0").expect("as `ip link set near0 xdp off` does");
-    let other = Redirect::attach("near0", Attach::Native, false).expect("nobody is there");
+    let other = Redirect::attach("near0", Attach::Native, false).expect("no other program is attached");
     ours.leave().expect("it is in no chain");
     assert_eq!((folder.exists(), attached()), (false, other.program_id()));
     drop(other);
@@ -212,12 +212,12 @@ fn a_chain_that_a_program_of_others_replaced_is_left() {
 fn a_program_that_left_has_no_place_until_it_joins_again() {
     let Some(_veth) = interface("a_program_that_left_has_no_place_until_it_joins_again") else { return };
     let ours = beside(50);
-    ours.start().expect("nobody is there");
+    ours.start().expect("no other program is attached");
     assert_eq!(ours.mode(), Some((Attach::Native, None)));
     ours.leave().expect("it is alone");
     assert_eq!((ours.mode(), attached()), (None, None));
     let other = Redirect::load_beside("near0", Attach::Generic, false, 10).expect("another one could");
-    other.start().expect("nobody is there");
+    other.start().expect("no other program is attached");
     ours.start().expect("there is room");
     assert_eq!(ours.mode(), Some((Attach::Generic, None)), "where the chain is now");
 }
@@ -226,7 +226,7 @@ fn a_program_that_left_has_no_place_until_it_joins_again() {
 fn names_go_with_the_interface() {
     let Some(_veth) = interface("names_go_with_the_interface") else { return };
     let ours = beside(50);
-    ours.start().expect("nobody is there");
+    ours.start().expect("no other program is attached");
     let (folder, mut netlink) = (folder(), Netlink::open().expect("netlink"));
     let index = netlink.link("near0").expect("it is here").index;
     netlink.delete(index).expect("it is here");
@@ -239,7 +239,7 @@ fn names_go_with_the_interface() {
 fn members_of_other_network_namespaces_stay() {
     let Some(_veth) = interface("members_of_other_network_namespaces_stay") else { return };
     let [first, second] = [20, 10].map(beside);
-    first.start().expect("nobody is there");
+    first.start().expect("no other program is attached");
     let elsewhere = thread::spawn(move || {
         let _away = Veth::new(1, 1500);
         second.start().expect("its netlink is where it was loaded");
@@ -271,7 +271,7 @@ fn a_chain_has_room_for_ten() {
 fn a_program_that_is_no_dispatcher_keeps_members_out() {
     let Some(_veth) = interface("a_program_that_is_no_dispatcher_keeps_members_out") else { return };
     let early = beside(50);
-    let alone = Redirect::attach("near0", Attach::Native, false).expect("nobody is there");
+    let alone = Redirect::attach("near0", Attach::Native, false).expect("no other program is attached");
     let id = alone.program_id().expect("it is ours");
     let late = Redirect::load_beside("near0", Attach::Auto, false, 50).unwrap_err().to_string();
     for refused in [late, early.start().unwrap_err().to_string()] {
@@ -279,5 +279,5 @@ fn a_program_that_is_no_dispatcher_keeps_members_out() {
         assert!(refused.contains(&words), "{refused}");
     }
     drop(alone);
-    early.start().expect("nobody is there any more");
+    early.start().expect("no other program is attached any more");
 }

@@ -1,5 +1,5 @@
 //! The conformance suite over two network cards on one wire, of which the first moves packets without a copy.
-//! `PAGEPOOL_CARDS=eth0,eth1` names them; both are up and promiscuous, and belong to nobody else. With
+//! `PAGEPOOL_CARDS=eth0,eth1` names them; both are up and promiscuous, and are not used otherwise. With
 //! `PAGEPOOL_CARDS=eth0,eth1,copy` the kernel copies. `PAGEPOOL_LONGEST=1024` limits the packets, for a card
 //! whose driver cuts longer ones. The guests of `pagepool-lab` have such cards.
 //!
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_lab::FrameSocket;
-use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
-use pagepool_net::{AfXdpParams, Attach, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
+use pagepool_net::{AfXdpParams, Attach, FarEnd, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
+use pagepool_testing::{Allowed, Rig, conformance_slow_device};
 
 /// How long a packet is on its way at most, on a busy host of a guest.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
@@ -32,15 +32,15 @@ struct FarCard {
 impl FarCard {
     /// Packets that the near card received.
     fn arrived(&self) -> u64 {
-        self.said("statistics/rx_packets").unwrap_or_else(|error| panic!("{}: {error}", self.near))
+        self.read("statistics/rx_packets").unwrap_or_else(|error| panic!("{}: {error}", self.near))
     }
 
     /// Whether the near card has a link; one that is down cannot be asked.
     fn has_carrier(&self) -> bool {
-        self.said("carrier").is_ok_and(|carrier| carrier == 1)
+        self.read("carrier").is_ok_and(|carrier| carrier == 1)
     }
 
-    fn said(&self, what: &str) -> std::io::Result<u64> {
+    fn read(&self, what: &str) -> std::io::Result<u64> {
         let text = std::fs::read_to_string(format!("/sys/class/net/{}/{what}", self.near))?;
         Ok(text.trim().parse().expect("a number"))
     }
@@ -124,7 +124,7 @@ fn suite(name: &str, chunk_size: u32) {
         [near, far, "copy"] => (near, far, XskMode::Copy),
         _ => panic!("PAGEPOOL_CARDS={cards}, but must be eth0,eth1 or eth0,eth1,copy"),
     };
-    testing::slow_device(|| rig(near, far, mode, chunk_size));
+    conformance_slow_device(|| rig(near, far, mode, chunk_size));
 }
 
 #[test]

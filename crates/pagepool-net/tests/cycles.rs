@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PartCycles, PortId, Redirect, Umem,
     UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic, ticks,
@@ -33,9 +33,9 @@ fn nothing_is_measured_unless_switched_on() {
     let (mut forwarder, _, mut wire) = bed(Action::Tx);
     assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
     assert_eq!(forwarder.cycles(), PartCycles::default());
-    forwarder.measure(true);
+    forwarder.sample(1);
     assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
-    forwarder.measure(false);
+    forwarder.sample(0);
     let spent = forwarder.cycles();
     assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
     assert_eq!((forwarder.cycles(), spent.rx_packets, spent.tx_packets), (spent, 1, 1));
@@ -44,7 +44,7 @@ fn nothing_is_measured_unless_switched_on() {
 #[test]
 fn the_parts_add_up_to_the_time_of_the_rounds() {
     let (mut forwarder, port, mut wire) = bed(Action::Tx);
-    forwarder.measure(true);
+    forwarder.sample(1);
     let mut whole = 0;
     for _ in 0..1000 {
         (0..10).for_each(|_| assert!(wire.deliver(&[7; 60])));
@@ -69,7 +69,7 @@ fn the_parts_add_up_to_the_time_of_the_rounds() {
 #[test]
 fn the_time_of_a_part_is_in_that_part() {
     let (mut forwarder, _, mut wire) = bed(Action::Drop);
-    forwarder.measure(true);
+    forwarder.sample(1);
     let before = forwarder.cycles();
     (0..1000).for_each(|_| assert_eq!(forwarder.poll(), 0));
     let idle = forwarder.cycles().since(&before);
@@ -87,7 +87,7 @@ fn what_another_thread_hands_over_is_part_of_sending() {
     let (outlet, inlet) = handoff(64).unwrap();
     assert_eq!(forwarder.add_remote(outlet), PortId(1));
     forwarder.add_handoff(port, inlet).unwrap(); // to itself, as a second thread would
-    forwarder.measure(true);
+    forwarder.sample(1);
     assert!(wire.deliver(&[7; 60]) && forwarder.poll() == 1);
     assert_eq!(forwarder.cycles().tx_packets, 0);
     forwarder.poll();
@@ -129,7 +129,7 @@ fn system_calls_are_apart() {
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Tx);
     let port = forwarder.add_port(XskDevice::open(params, &umem, &pool).unwrap(), pool);
     forwarder.poll();
-    forwarder.measure(true);
+    forwarder.sample(1);
     let (mut far, start) = (veth.far_end(0), Instant::now());
     for _ in 0..100 {
         assert!(far.send(&[7; 60]));

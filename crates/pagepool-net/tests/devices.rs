@@ -1,32 +1,35 @@
 //! Every device that can be opened by name, in the conformance suite, and the NIC in memory as it can be
-//! told to be. A new row of [`DRIVERS`] is in it by itself; `xsk_device.rs` has the kinds of AF_XDP sockets.
+//! configured. A new row of [`DRIVERS`] is in it by itself; `xsk_device.rs` has the kinds of AF_XDP sockets.
 
 use crate::veth;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::veth::Veth;
-use pagepool::{Arena, ArenaParams, PoolParams};
-use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
+use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams};
 use pagepool_net::{
-    AfXdpParams, Chance, DRIVERS, DeviceMemory, Driver, FaultNic, FaultParams, MemoryParams, NicDomain,
-    OpenParams, OpenedDevice, open_device,
+    AfXdpParams, DRIVERS, DeviceMemory, Driver, FarEnd, MemNicParams, NicDomain, OpenParams, OpenedDevice,
+    mem_nic, open_device,
 };
-use pagepool_testing::CheckingIommu;
+use pagepool_testing::{Allowed, Chance, CheckingIommu, FaultNic, FaultParams, Rig, conformance_device};
 
 /// An in-memory NIC that sees memory through this.
 fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() + 'static) -> Rig {
     let provider = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).expect("4 MiB");
-    let pool =
-        PoolParams { headroom: 256, max_len: 2048, tailroom: 320, sync_for_device, ..Default::default() };
-    let memory = MemoryParams { domain: Some(memory) };
-    let params =
-        OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer: true, pool, memory, ..Default::default() };
-    let opened = open_device("memory:", &params, &provider).expect("parameters in range");
-    let OpenedDevice { device, pool, wire, .. } = opened;
-    let far = wire.expect("a NIC in memory has one");
-    let (pool, verify) = (pool.bind(), Box::new(verify));
-    Rig { device, far, pool, provider, allowed: Allowed::default(), frags: 1, verify }
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![memory.clone()];
+    let layout = PoolParams { headroom: 256, max_len: 2048, tailroom: 320, ..Default::default() };
+    let pool = Pool::new(PoolParams { domains, sync_for_device, ..layout }, provider.clone());
+    let rings = MemNicParams { rx_ring: 64, tx_ring: 64, ..Default::default() };
+    let (device, far) = mem_nic(rings, memory).expect("parameters in range");
+    Rig {
+        device: Box::new(device),
+        far: Box::new(far),
+        pool: pool.expect("parameters in range").bind(),
+        provider,
+        allowed: Allowed::default(),
+        frags: 1,
+        verify: Box::new(verify),
+    }
 }
 
 fn plain() -> Rig {
@@ -84,7 +87,7 @@ fn every_driver_of_the_table() {
                 None => Some(Veth::new(1, 1500)),
             },
         };
-        testing::device(|| of_the_table(driver, veth.as_ref()));
+        conformance_device(|| of_the_table(driver, veth.as_ref()));
     }
 }
 
@@ -93,7 +96,7 @@ const EXACT: Allowed =
 
 macro_rules! devices {
     ($($name:ident: $make:expr,)*) => {
-        $(#[test] fn $name() { testing::device($make); })*
+        $(#[test] fn $name() { conformance_device($make); })*
     };
 }
 

@@ -7,8 +7,8 @@ use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
-    open_devices, swap_macs, testing::FarEnd,
+    Attach, DRIVERS, DeviceExt, FarEnd, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram,
+    open_device, open_devices, swap_macs,
 };
 
 fn arena() -> Arc<Arena> {
@@ -51,7 +51,7 @@ fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
     }
     assert_eq!((device.tx_room(), device.info().mtu >= 1500), (all, true));
     device.close();
-    assert_eq!(pool.inflight().out, 0, "everything is home");
+    assert_eq!(pool.inflight().out, 0, "all buffers returned");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn devices_that_are_opened_together_share_memory() {
     assert_eq!(to.next(), [5; 60]);
     near1.device.close();
     near0.device.close();
-    assert_eq!(pool.inflight().out, 0, "everything is home");
+    assert_eq!(pool.inflight().out, 0, "all buffers returned");
 }
 
 /// Drivers reset all queues of an interface when its program is detached.
@@ -165,7 +165,7 @@ fn sockets_are_in_the_map_of_another_program_from_start_to_stop() {
     reaches_the_stack(&mut far);
 }
 
-/// Nobody calls `receive` before the first packet comes.
+/// Nothing calls `receive` before the first packet comes.
 #[test]
 fn a_socket_that_joins_a_redirect_that_runs_has_buffers() {
     if let Some(why) = veth::missing() {

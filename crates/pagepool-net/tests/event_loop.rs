@@ -1,4 +1,4 @@
-//! Handoffs and forwarders in an event loop that is told of each event once, as tokio's is: no wake-up is
+//! Handoffs and forwarders in an event loop that gets each event once, as tokio's is: no wake-up is
 //! missed, and who sends pays for a wake-up only if somebody sleeps.
 
 // UNSAFETY: an epoll set of its own, and the count of an event counter.
@@ -28,7 +28,7 @@ impl Reactor {
         // SAFETY: the call takes an integer.
         let made = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(made >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: the call just made this descriptor, and nobody else has it.
+        // SAFETY: the call just made this descriptor, and it has no other owner.
         let set = unsafe { OwnedFd::from_raw_fd(made) };
         let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
         let (at, add) = (&raw mut event, libc::EPOLL_CTL_ADD);
@@ -103,7 +103,7 @@ fn a_receiver_in_an_event_loop_misses_no_frame() {
                 Armed::Gone => break,
                 Armed::Idle { .. } => {
                     sleeps += 1;
-                    assert!(reactor.is_woken(LIMIT), "after frame {taken:?}, and nobody woke it");
+                    assert!(reactor.is_woken(LIMIT), "after frame {taken:?}, and nothing woke it");
                 }
             }
         }
@@ -177,7 +177,7 @@ fn run<P: PacketHandler>(
             Armed::Gone => panic!("both NICs are there"),
             Armed::Idle { at_most, .. } if saw.load(Ordering::Relaxed) < until => {
                 sleeps += 1;
-                assert!(reactor.is_woken(at_most.min(LIMIT)), "after event {before}, and nobody woke it");
+                assert!(reactor.is_woken(at_most.min(LIMIT)), "after event {before}, and nothing woke it");
             }
             _ => {}
         }

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use crate::veth::{Far, Veth};
 use pagepool_lab::FrameSocket;
 use pagepool_link::Netlink;
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 
 #[test]
 fn receive_loop_uses_pages_again() {
@@ -258,7 +258,7 @@ fn ping(number: u16) -> bool {
     // SAFETY: the call takes three integers.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: nobody else has it. The type is one that sends to addresses, as this socket does.
+    // SAFETY: it has no other owner. The type is one that sends to addresses, as this socket does.
     let socket = unsafe { UdpSocket::from_raw_fd(fd) };
     socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
     let [high, low] = number.to_be_bytes();
@@ -275,7 +275,7 @@ fn ping(number: u16) -> bool {
 fn asks(socket: &UdpSocket, port: u16, number: u32, looks: u32) -> bool {
     let sent = socket.connect((HERE, port)).and_then(|()| socket.send(&number.to_be_bytes()));
     let mut answer = [0; 16];
-    // The kernel may have refused an earlier packet, before the example ran, and tells it now.
+    // The kernel may have refused an earlier packet, before the example ran, and reports it now.
     let mut look = |_| socket.recv(&mut answer).is_ok_and(|n| answer[..n] == number.to_be_bytes());
     sent.is_ok() && (0..looks).any(&mut look)
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::{
-    Armed, Chance, Device, DeviceExt, FaultCounts, FaultNic, FaultParams, MemNic, MemNicParams, NicDomain,
-    NicPort, TxQueue, Wake, mem_nic,
+    Armed, Device, DeviceExt, MemNic, MemNicParams, NicDomain, NicPort, TxQueue, Wake, mem_nic,
 };
+use pagepool_testing::{Chance, FaultCounts, FaultNic, FaultParams};
 
 fn faulty(faults: FaultParams) -> (FaultNic<MemNic>, NicPort, Bound) {
     let domain = NicDomain::new("mem0");

@@ -51,7 +51,7 @@ fn each_verdict_and_its_counters() {
         let bytes = hand.sent();
         assert_eq!(bytes.len(), sent, "{action:?}");
         assert!((0..).zip(&bytes).all(|(n, bytes)| *bytes == packet(n, 60)), "{action:?}");
-        assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "{action:?}: all home");
+        assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "{action:?}: all returned");
     }
 }
 
@@ -119,11 +119,11 @@ fn a_stack_takes_what_it_wants() {
     settle(&mut forwarder);
     let stats = forwarder.stats(port).unwrap();
     assert_eq!((stats.pass, stats.pass_refused), (100, 75));
-    let home = forwarder.pool(port).unwrap().handle();
-    assert_eq!(out(&home), 25);
+    let handle = forwarder.pool(port).unwrap().handle();
+    assert_eq!(out(&handle), 25);
     drop(forwarder);
     drop(kept); // the pool has ended, and this was its last use
-    assert_eq!(home.inflight().total, 0);
+    assert_eq!(handle.inflight().total, 0);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn the_short_way_overtakes_nothing_and_counts_the_same() {
         let mut forwarder = Forwarder::new(move |_: &mut XdpBuff, _: Ingress| verdict);
         let nic = nic.tx_ring(64).short_way(short_way.clone());
         let port = forwarder.add_port(nic, pool(Vec::new()));
-        forwarder.measure(true);
+        forwarder.sample(1);
         let mut waited = Vec::new();
         for burst in 0..8 {
             hand.wire().stuck = burst == 4 || burst == 5;
@@ -155,7 +155,7 @@ fn the_short_way_overtakes_nothing_and_counts_the_same() {
         assert_eq!((stats, forwarder.device(port).unwrap().stats().tx_packets), (expected, 192));
         assert_eq!((forwarder.cycles().rx_packets, forwarder.cycles().tx_packets), (192, 192));
         assert_eq!(forwarder.paths(port).unwrap().reused, if back { 0 } else { 192 });
-        assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "all home");
+        assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "all returned");
     }
 }
 
@@ -227,12 +227,12 @@ fn a_transmit_ring_that_is_full_for_ever_holds_up_nothing() {
     let stats = forwarder.stats(port).unwrap();
     let held = 8 + 64; // on the ring, and waiting for it
     assert_eq!((stats.rx, stats.tx, stats.tx_overflow), (10_000, 10_000, 10_000 - held));
-    let home = forwarder.pool(port).unwrap().handle();
-    assert_eq!((out(&home), home.stats().hold <= 256), (held, true), "memory is bounded");
+    let handle = forwarder.pool(port).unwrap().handle();
+    assert_eq!((out(&handle), handle.stats().hold <= 256), (held, true), "memory is bounded");
     assert_eq!(forwarder.wait(Duration::from_millis(1)), Wake::Timeout);
     hand.wire().stuck = false;
     settle(&mut forwarder);
-    assert_eq!((hand.sent().len() as u64, out(&home)), (held, 0));
+    assert_eq!((hand.sent().len() as u64, out(&handle)), (held, 0));
 }
 
 #[test]
@@ -244,15 +244,15 @@ fn a_device_that_dies_gives_everything_back() {
     out_hand.wire().stuck = true;
     (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
-    let home = forwarder.pool(a).unwrap().handle();
-    assert_eq!(out(&home), 50, "8 on the ring, 42 wait");
+    let handle = forwarder.pool(a).unwrap().handle();
+    assert_eq!(out(&handle), 50, "8 on the ring, 42 wait");
     out_hand.wire().dead = true;
-    assert_eq!(forwarder.wait(Duration::ZERO), Wake::Ready, "buffers came home");
-    assert_eq!((out(&home), forwarder.stats(b).unwrap().tx_gone), (0, 42));
+    assert_eq!(forwarder.wait(Duration::ZERO), Wake::Ready, "buffers returned");
+    assert_eq!((out(&handle), forwarder.stats(b).unwrap().tx_gone), (0, 42));
     assert_eq!(forwarder.wait(Duration::ZERO), Wake::Timeout, "the other device is there");
     (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
-    assert_eq!((out(&home), forwarder.stats(b).unwrap().tx_gone), (0, 92));
+    assert_eq!((out(&handle), forwarder.stats(b).unwrap().tx_gone), (0, 92));
     in_hand.wire().dead = true;
     assert_eq!(forwarder.wait(Duration::from_secs(60)), Wake::Gone);
     assert_eq!(forwarder.poll(), 0);
@@ -270,7 +270,7 @@ fn a_device_that_dies_behind_a_busy_one_is_closed() {
     out_hand.wire().dead = true;
     in_hand.arrive(packet(50, 60));
     assert_eq!(forwarder.wait(Duration::ZERO), Wake::Ready, "a packet is there");
-    assert_eq!(forwarder.pool(a).unwrap().inflight().out, 0, "what the other device had is home");
+    assert_eq!(forwarder.pool(a).unwrap().inflight().out, 0, "what the other device had has returned");
     settle(&mut forwarder);
     assert_eq!(forwarder.stats(b).unwrap().tx_gone, 1);
 }
@@ -362,16 +362,16 @@ fn a_handoff_without_room_or_without_another_end_drops() {
     let (_, other) = handoff(1).unwrap();
     let refused = forwarder.add_handoff(PortId(1), other).unwrap_err().to_string();
     assert!(refused.starts_with("port is 1, but must be a port that add_port"), "{refused}");
-    let home = forwarder.pool(port).unwrap().handle();
+    let handle = forwarder.pool(port).unwrap().handle();
     (0..30).for_each(|n| hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
     let stats = forwarder.stats(port).unwrap();
-    assert_eq!((stats.redirect_out, stats.handoff_full, out(&home)), (30, 20, 10));
+    assert_eq!((stats.redirect_out, stats.handoff_full, out(&handle)), (30, 20, 10));
     drop(inlet);
-    assert_eq!(out(&home), 0, "what was in it went home");
+    assert_eq!(out(&handle), 0, "what was in it returned");
     (0..30).for_each(|n| hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
-    assert_eq!((forwarder.stats(port).unwrap().handoff_full, out(&home)), (50, 0));
+    assert_eq!((forwarder.stats(port).unwrap().handoff_full, out(&handle)), (50, 0));
 }
 
 /// How the two threads run decides whether the ring is ever empty: so several times.
@@ -412,14 +412,14 @@ fn crosswise(
     (nic, hand): (FakeNic, Hand),
     (outlet, inlet): (pagepool_net::HandoffTx, pagepool_net::HandoffRx),
     done: &AtomicUsize,
-    homes: mpsc::Sender<PoolRef>,
+    handles: mpsc::Sender<PoolRef>,
     end: &Barrier,
 ) -> (ForwardStats, Vec<Vec<u8>>) {
     let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let port = forwarder.add_port(nic, pool(Vec::new()));
     forwarder.add_remote(outlet);
     forwarder.add_handoff(port, inlet).expect("the port is here");
-    homes.send(forwarder.pool(port).expect("the port is here").handle()).expect("the test waits for it");
+    handles.send(forwarder.pool(port).expect("the port is here").handle()).expect("the test waits for it");
     let (mut fed, mut sent) = (0, Vec::new());
     let (mut reported, mut progress) = (false, Instant::now());
     while done.load(Ordering::SeqCst) < 2 {
@@ -455,14 +455,14 @@ fn two_queues_on_two_threads_send_crosswise() {
     let (to_one, at_one) = handoff(1024).unwrap();
     let (to_two, at_two) = handoff(1024).unwrap();
     let (done, end) = (AtomicUsize::new(0), Barrier::new(2));
-    let (homes, pools) = mpsc::channel();
+    let (handles, pools) = mpsc::channel();
     let ends = [(to_two, at_one), (to_one, at_two)];
     let results = std::thread::scope(|threads| {
         let spawned = ends.map(|ends| {
-            let (homes, done, end) = (homes.clone(), &done, &end);
+            let (handles, done, end) = (handles.clone(), &done, &end);
             threads.spawn(move || {
                 let (nic, hand) = FakeNic::copying();
-                crosswise((nic.tx_ring(256), hand), ends, done, homes, end)
+                crosswise((nic.tx_ring(256), hand), ends, done, handles, end)
             })
         });
         spawned.map(|thread| thread.join().unwrap())
@@ -473,7 +473,11 @@ fn two_queues_on_two_threads_send_crosswise() {
         assert!((0..EACH).zip(sent).all(|(n, bytes)| *bytes == packet(n, 60)), "content, in order");
     }
     for pool in pools.iter().take(2) {
-        assert_eq!(pool.inflight().total, 0, "every page of both pools is home, and the pools have ended");
+        assert_eq!(
+            pool.inflight().total,
+            0,
+            "every page of both pools has returned, and the pools have ended"
+        );
     }
 }
 
@@ -521,7 +525,7 @@ fn run_stops_on_request_and_names_devices_that_are_gone() {
             }
             stop.store(true, Ordering::Relaxed); // in the middle of the last round, or later
         });
-        forwarder.run(&stop).expect("it was told to stop");
+        forwarder.run(&stop).expect("it was asked to stop");
     });
     assert!(stop.load(Ordering::Relaxed));
     assert_eq!(forwarder.stats(port).expect("it was added").drop, 100);

@@ -40,7 +40,7 @@ fn asked(hands: &[Hand]) -> u64 {
 fn idle_ports_are_polled_rarely_while_others_are_busy() {
     for (measured, burst, at_most) in [(false, 64, 20), (true, 64, 52), (false, 1, 12), (true, 1, 24)] {
         let (mut forwarder, hands) = bed();
-        forwarder.measure(measured);
+        forwarder.sample(u32::from(measured));
         (0..20).for_each(|_| busy_round(&mut forwarder, &hands, burst));
         let before = asked(&hands);
         (0..320).for_each(|_| busy_round(&mut forwarder, &hands, burst));

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff};
 use pagepool_net::{
-    Action, Chance, FaultNic, FaultParams, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort,
-    PacketHandler, PortId, Wake, mem_nic,
+    Action, FarEnd, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort, PacketHandler, PortId, Wake,
+    mem_nic,
 };
-use pagepool_testing::CheckingIommu;
+use pagepool_testing::{Chance, CheckingIommu, FaultNic, FaultParams};
 
 /// Two NICs with an address space each, and pools over memory of their own.
 struct Bed<P> {
     forwarder: Forwarder<P>,
     ports: [PortId; 2],
     wires: [NicPort; 2],
-    homes: [PoolRef; 2],
+    handles: [PoolRef; 2],
     iommus: [Arc<CheckingIommu>; 2],
 }
 
@@ -42,8 +42,8 @@ fn with_faults<P: PacketHandler>(program: P, faults: FaultParams) -> Bed<P> {
     });
     forwarder.poll(); // the receive rings are filled
     let ports = made.each_ref().map(|(port, _)| *port);
-    let homes = ports.map(|port| forwarder.pool(port).expect("it was just added").handle());
-    Bed { forwarder, ports, wires: made.map(|(_, wire)| wire), homes, iommus }
+    let handles = ports.map(|port| forwarder.pool(port).expect("it was just added").handle());
+    Bed { forwarder, ports, wires: made.map(|(_, wire)| wire), handles, iommus }
 }
 
 impl<P: PacketHandler> Bed<P> {
@@ -51,11 +51,11 @@ impl<P: PacketHandler> Bed<P> {
         while self.forwarder.poll() > 0 {}
     }
 
-    /// Ends the forwarder; every page is home, every mapping was undone, and the devices did nothing that
+    /// Ends the forwarder; every page has returned, every mapping was undone, and the devices did nothing that
     /// they may not.
     fn end(self) {
         drop(self.forwarder);
-        assert!(self.homes.iter().all(|home| home.inflight().total == 0));
+        assert!(self.handles.iter().all(|pool| pool.inflight().total == 0));
         for iommu in &self.iommus {
             let counts = iommu.counts();
             assert_eq!((iommu.mapped_regions(), counts.maps), (0, counts.unmaps));
@@ -107,17 +107,17 @@ fn hardware_that_dies_in_the_middle_takes_nothing_along() {
     assert_eq!(
         woken,
         [Wake::Ready, Wake::Timeout],
-        "what the second NIC had came home; the first one is there"
+        "what the second NIC had returned; the first one is there"
     );
     let gone = bed.forwarder.stats(bed.ports[1]).unwrap().tx_gone;
     assert_eq!(
-        (gone, bed.homes[0].inflight().out),
+        (gone, bed.handles[0].inflight().out),
         (100, 512),
-        "all but the first NIC's receive ring is home"
+        "all but the first NIC's receive ring has returned"
     );
     bed.wires[0].die();
     assert_eq!(bed.forwarder.wait(Duration::from_secs(60)), Wake::Gone);
-    assert_eq!(bed.homes[0].inflight().out, 0);
+    assert_eq!(bed.handles[0].inflight().out, 0);
     bed.end();
 }
 

@@ -1,4 +1,4 @@
-//! The in-memory NIC against a device that lies, faults, stalls and dies, and the wake-ups of its driver.
+//! The in-memory NIC against a device that reports falsely, faults, stalls and dies, and the wake-ups of its driver.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,8 +7,9 @@ use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, MAX_FRAGS, Pool, PoolParams, Provider, XdpBuff,
     XdpFrame, XdpFrameBulk,
 };
+use pagepool_net::testing::Cable;
 use pagepool_net::{
-    Cable, Device, DeviceExt, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort,
+    Device, DeviceExt, DeviceMemory, DeviceStats, FarEnd, MemNic, MemNicParams, NicDomain, NicPort,
     PortThread, TxQueue, Wake, mem_nic,
 };
 use pagepool_testing::CheckingIommu;
@@ -83,7 +84,7 @@ impl Bench {
         assert_eq!(self.pool.inflight().out, stats.in_rx + stats.in_tx + held as u64, "{stats:?}");
     }
 
-    /// The device works, and after the end everything is home.
+    /// The device works, and after the end all buffers returned.
     fn works_and_ends(mut self) {
         self.packets.clear();
         self.poll();
@@ -92,13 +93,13 @@ impl Bench {
         self.adds_up();
         self.packets.clear();
         self.nic.close();
-        assert_eq!(self.pool.inflight().out, 0, "everything is home");
+        assert_eq!(self.pool.inflight().out, 0, "all buffers returned");
         drop((self.nic, self.port, self.pool));
         assert_eq!(self.arena.pages_out(), 0);
     }
 }
 
-// ---- A device that lies about what it received
+// ---- A device that reports falsely what it received
 // --------------------------------------------------------------------
 
 #[test]
@@ -108,7 +109,7 @@ fn a_length_beyond_the_buffer_is_counted_and_leaks_nothing() {
         let id = bench.port.next_posted().expect("there are buffers");
         assert!(bench.port.inject_received(id, len, true));
         assert_eq!(bench.poll(), 0);
-        // The descriptor that it lied about keeps its place on the ring until the device comes to it.
+        // The descriptor that it reported falsely keeps its place on the ring until the device comes to it.
         assert_eq!((bench.stats().rx_bad_length, bench.stats().in_rx), (n as u64 + 1, 31));
         bench.adds_up();
     }
@@ -205,7 +206,7 @@ fn a_pool_without_chains_costs_the_packet_and_no_buffer() {
     bench.works_and_ends();
 }
 
-// ---- A device that lies about what it sent
+// ---- A device that reports falsely what it sent
 // ------------------------------------------------------------------------
 
 #[test]
@@ -430,13 +431,13 @@ fn a_returned_buffer_wakes_a_driver_without_buffers() {
     nic.receive(&pool, &mut packets, 4);
     assert!(!port.deliver(&[1; 60]), "there is no buffer");
     let kept = buffers.split_off(3);
-    let home = std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(5));
         drop(buffers);
     });
     let begun = Instant::now();
     assert_eq!(nic.wait(&pool, Duration::from_secs(60)), Wake::Ready);
-    home.join().expect("it drops buffers");
+    thread.join().expect("it drops buffers");
     nic.receive(&pool, &mut packets, 4);
     assert!(begun.elapsed() < Duration::from_secs(30), "the buffer ended the wait");
     assert!(port.deliver(&[1; 60]), "there are buffers again");
@@ -457,7 +458,7 @@ fn closing_waits_for_a_step_that_has_begun() {
     });
     has_begun.recv().expect("a step begins");
     bench.nic.close();
-    assert_eq!(bench.pool.inflight().out, 0, "all home, and nobody writes them any more");
+    assert_eq!(bench.pool.inflight().out, 0, "all returned, and nobody writes them any more");
     assert_eq!(thread.join().expect("no step panics"), Some(10), "the step was not cut short");
 }
 

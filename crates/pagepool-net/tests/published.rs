@@ -14,8 +14,8 @@ use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, publish};
 use pagepool_lab::TempFolder;
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Action, Attach, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId, PublishedDevice,
-    Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device, testing::FarEnd,
+    Action, Attach, FarEnd, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId,
+    PublishedDevice, Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device,
 };
 use pagepool_watch::{EntryView, ProcessView, RunFolder};
 

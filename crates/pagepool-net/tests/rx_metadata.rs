@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, XdpBuff};
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 use pagepool_net::{
     Attach, Device, DeviceExt, OpenParams, OpenedDevice, Redirect, RxMetadataReader, Wake, XdpProgram,
     open_devices,

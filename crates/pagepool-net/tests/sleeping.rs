@@ -12,9 +12,10 @@ use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, XdpBuff};
 use pagepool_lab::FrameSocket;
 use pagepool_net::{
-    Action, Attach, Device, DeviceExt, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler,
-    PortId, Redirect, Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
-    testing::FarEnd, umem_in_memory, xsk_in_memory,
+    Action, Attach, Device, DeviceExt, FarEnd, Forwarder, Ingress, MemNicParams, NicDomain, NicPort,
+    PacketHandler, PortId, Redirect, Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff,
+    mem_nic,
+    testing::{umem_in_memory, xsk_in_memory},
 };
 
 /// Longer than anything takes that is not lost.
@@ -130,7 +131,7 @@ fn a_packet_wakes_a_forwarder_that_sleeps_already() {
         std::thread::scope(|threads| {
             let sender = threads.spawn(move || {
                 let is_late = |()| {
-                    // it sleeps by now, for a second if nobody wakes it
+                    // it sleeps by now, for a second if nothing wakes it
                     std::thread::sleep(Duration::from_millis(10));
                     assert!(far.send(&[7; 60]).unwrap());
                     let late = woken.recv_timeout(Duration::from_millis(500)).is_err();
@@ -151,7 +152,7 @@ fn a_packet_wakes_a_forwarder_that_sleeps_already() {
             drop(ask);
             let late = sender.join().unwrap();
             println!("{ports} ports: {late} of 21 packets waited for half a second");
-            assert!(late < 10, "{late} of 21: half the time that it sleeps if nobody wakes it");
+            assert!(late < 10, "{late} of 21: half the time that it sleeps if nothing wakes it");
         });
     }
 }
@@ -193,7 +194,7 @@ fn a_return_to_the_empty_pool_of_any_port_wakes_the_forwarder() {
         });
         let start = Instant::now();
         while forwarder.device(PortId(1)).unwrap().stats().in_rx < 16 {
-            assert_eq!(forwarder.wait(LIMIT), Wake::Ready, "round {round}: a buffer came home");
+            assert_eq!(forwarder.wait(LIMIT), Wake::Ready, "round {round}: a buffer returned");
             forwarder.poll();
         }
         assert!(start.elapsed() < LIMIT / 2);
@@ -373,7 +374,7 @@ fn a_signal_ends_the_sleep_of_one_port_and_of_several() {
         while forwarder.poll() > 0 || forwarder.wait(Duration::from_millis(50)) == Wake::Ready {}
         let (start, signals) = (Instant::now(), veth::interrupt_me(Duration::from_millis(50)));
         assert_eq!(forwarder.wait(LIMIT), Wake::Timeout);
-        assert!(start.elapsed() < LIMIT / 2, "whoever wants to end is not kept");
+        assert!(start.elapsed() < LIMIT / 2, "the end does not wait");
         drop(signals);
     }
 }
@@ -419,7 +420,7 @@ fn buffers_returned_as_a_forwarder_falls_asleep_wake_it() {
             dry += u64::from(nic.in_rx == 0);
             if forwarder.wait(LIMIT) == Wake::Timeout {
                 stop.store(true, Ordering::Relaxed);
-                panic!("{} packets arrived, and nobody woke it: {nic:?}", nic.rx_packets);
+                panic!("{} packets arrived, and nothing woke it: {nic:?}", nic.rx_packets);
             }
         }
         stop.store(true, Ordering::Relaxed);

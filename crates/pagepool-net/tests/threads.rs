@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool_net::testing::Cable;
 use pagepool_net::{
-    Cable, Device, DeviceExt, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort,
-    PortThread, TxQueue, Wake, ZeroCopySocket, mem_nic,
+    Device, DeviceExt, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort, PortThread,
+    TxQueue, Wake, ZeroCopySocket, mem_nic,
 };
 
 /// The longest without any packet: nothing else is said of how fast they go.
@@ -73,7 +74,7 @@ fn exchange(mut nic: MemNic, pool: Bound, count: usize) -> MemNic {
         assert!(moved.elapsed() < LIMIT, "{expected} of {count} came, {completed} were completed");
     }
     nic.close();
-    assert_eq!(pool.inflight().out, 0, "everything is home");
+    assert_eq!(pool.inflight().out, 0, "all buffers returned");
     nic
 }
 

@@ -169,7 +169,7 @@ fn without_software_a_veth_leaves_the_checksum_to_the_receiver() {
     });
 }
 
-/// Nanoseconds of the clock that the kernel tells times of.
+/// Nanoseconds of the clock that the timestamps.
 fn tai() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes a time.

@@ -11,7 +11,7 @@ use pagepool::{
     Arena, ArenaParams, Backing, Bound, Error, OnMissingHuge, Pool, PoolParams, XdpBuff, XdpFrame,
     XdpFrameBulk,
 };
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, DeviceExt, Forwarder, PortId, Redirect, TxQueue, Umem, UmemParams, Wake,
     XskDevice, XskMode, XskParams,
@@ -167,7 +167,7 @@ fn two_interfaces_share_a_umem_and_forward_without_a_copy() {
         assert_eq!(umem.sockets(), 0);
         let out: u64 =
             [PortId(0), PortId(1)].iter().map(|&p| forwarder.pool(p).unwrap().inflight().out).sum();
-        assert_eq!(out, 0, "everything is home");
+        assert_eq!(out, 0, "all buffers returned");
     });
 }
 
@@ -296,7 +296,7 @@ fn a_return_to_an_empty_pool_wakes_the_device() {
                 assert_eq!(device.wait(&pool, Duration::from_secs(60)), Wake::Ready);
                 device.receive(&pool, &mut Vec::new(), 0);
             }
-            assert!(start.elapsed() < Duration::from_secs(30), "a buffer that comes home ends the wait");
+            assert!(start.elapsed() < Duration::from_secs(30), "a buffer that returns ends the wait");
             returning.join().unwrap();
         }
         assert!(far.send(&packet(7, 60)));
@@ -364,7 +364,7 @@ fn the_next_start_works_right_after_the_last_end() {
                 }
                 _ => drop((umem, held, device)),
             }
-            assert_eq!(pool.inflight().out, 0, "round {round}: everything is home");
+            assert_eq!(pool.inflight().out, 0, "round {round}: all buffers returned");
         }
     });
 }
@@ -614,7 +614,7 @@ fn a_packet_into_the_tailroom_is_counted_and_leaks_nothing() {
         assert_eq!(
             pool.inflight().out,
             5 + stats.in_rx,
-            "the others' buffers are home, or with the kernel again"
+            "the others' buffers have returned, or with the kernel again"
         );
         drop((packets, device));
         assert_eq!(pool.inflight().out, 0);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, PoolParams};
-use pagepool_net::testing::{self, Allowed, Rig};
 use pagepool_net::{
     AfXdpParams, Attach, OpenParams, Redirect, TxMetadataMode, TxMode, UmemParams, XdpProgram, XskMode,
     open_device,
 };
+use pagepool_testing::{Allowed, Rig, conformance_device, conformance_slow_device};
 
 /// Devices over one veth pair, which is made again after it died.
 struct Maker {
@@ -57,8 +57,7 @@ impl Maker {
             ..Default::default()
         };
         let multi_buffer = self.umem.multi_buffer;
-        let params =
-            OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer, pool, af_xdp, ..Default::default() };
+        let params = OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer, pool, af_xdp };
         let opened = open_device("af_xdp:near0", &params, &provider).expect("a free queue, and packets fit");
         Rig {
             device: opened.device,
@@ -99,8 +98,8 @@ fn suite_over(backing: Backing, tx_mode: TxMode, name: &str, mtu: usize, attach:
     let (veth, redirect) = (Veth::new(1, mtu), RefCell::new(None));
     let maker = Maker { veth, umem, attach, tx_mode, backing, redirect };
     match std::env::var_os("PAGEPOOL_TRIMMED") {
-        None => testing::device(|| maker.rig()),
-        Some(_) => testing::slow_device(|| maker.rig()),
+        None => conformance_device(|| maker.rig()),
+        Some(_) => conformance_slow_device(|| maker.rig()),
     }
 }
 

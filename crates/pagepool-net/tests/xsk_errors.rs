@@ -67,7 +67,7 @@ fn the_capability_that_is_missing_is_named_and_no_other() {
         let ours = umem(UmemParams::default()).expect("root may");
         let no_busy = veth::without(&[CAP_NET_ADMIN], || error(open(&ours, Some(BusyPoll::default()))));
         says(&no_busy, &["SO_PREFER_BUSY_POLL", "no CAP_NET_ADMIN:"]);
-        // Whoever has these four needs no root.
+        // A process with these four needs no root.
         let enough = veth::without(&[CAP_SYS_ADMIN, CAP_IPC_LOCK], || {
             attach(false).and_then(|redirect| {
                 let arena = arena();
@@ -106,23 +106,27 @@ fn option(name: libc::c_int, errno: libc::c_int) -> Refused {
 fn an_error_on_an_old_kernel_names_the_required_version() {
     needs_veth("versions", || {
         let _veth = Veth::new(1, 1500);
-        let told = |refused: Refused, what: &(dyn Fn() -> String + Sync), words: &[&str]| {
+        let error_names = |refused: Refused, what: &(dyn Fn() -> String + Sync), words: &[&str]| {
             says(&veth::refused(&[refused], what), words);
         };
         let make = || error(umem(UmemParams::default()));
         let family =
             Refused { call: libc::SYS_socket, argument: (0, libc::AF_XDP as u32), errno: libc::EAFNOSUPPORT };
-        told(family, &make, &["socket(AF_XDP)", "older than 4.18", "CONFIG_XDP_SOCKETS"]);
-        told(option(libc::XDP_UMEM_REG, libc::ENOPROTOOPT), &make, &["XDP_UMEM_REG", "older than 4.18"]);
+        error_names(family, &make, &["socket(AF_XDP)", "older than 4.18", "CONFIG_XDP_SOCKETS"]);
+        error_names(
+            option(libc::XDP_UMEM_REG, libc::ENOPROTOOPT),
+            &make,
+            &["XDP_UMEM_REG", "older than 4.18"],
+        );
         let unaligned =
             || error(umem(UmemParams { unaligned: true, chunk_size: 3072, ..Default::default() }));
-        told(
+        error_names(
             option(libc::XDP_UMEM_REG, libc::EINVAL),
             &unaligned,
             &["3072", "unaligned ones require Linux 5.4"],
         );
         let requests = || error(umem(UmemParams { tx_metadata: TxMetadataMode::On, ..Default::default() }));
-        told(
+        error_names(
             option(libc::XDP_UMEM_REG, libc::EINVAL),
             &requests,
             match veth::older_than((6, 11)) {
@@ -137,26 +141,34 @@ fn an_error_on_an_old_kernel_names_the_required_version() {
             errno: libc::EINVAL,
         };
         let open_as = |params: UmemParams| error(open(&umem(params).expect("root may"), None));
-        told(
+        error_names(
             bind,
             &|| open_as(UmemParams::default()),
             &["bind(AF_XDP)", "between queues requires Linux 5.10"],
         );
         let several = || open_as(UmemParams { multi_buffer: true, ..Default::default() });
-        told(bind, &several, &["bind(AF_XDP)", "Linux 6.6", "leave multi_buffer off"]);
+        error_names(bind, &several, &["bind(AF_XDP)", "Linux 6.6", "leave multi_buffer off"]);
         let prefer_busy_poll = 69;
         let busy = || error(open(&umem(UmemParams::default()).expect("root may"), Some(BusyPoll::default())));
-        told(option(prefer_busy_poll, libc::ENOPROTOOPT), &busy, &["Linux 5.11", "leave busy_poll off"]);
+        error_names(
+            option(prefer_busy_poll, libc::ENOPROTOOPT),
+            &busy,
+            &["Linux 5.11", "leave busy_poll off"],
+        );
 
         let (create, load, link) = (0, 5, 28);
         let (plain, frags) = (|| error(attach(false)), || error(attach(true)));
-        told(bpf(create, libc::ENOSYS), &plain, &["BPF_MAP_CREATE", "CONFIG_BPF_SYSCALL"]);
-        told(bpf(load, libc::EINVAL), &plain, &["BPF_PROG_LOAD", "Linux 5.9"]);
-        told(bpf(load, libc::EINVAL), &frags, &["BPF_PROG_LOAD", "Linux 5.18"]);
-        told(bpf(link, libc::EINVAL), &plain, &["BPF_LINK_CREATE", "Linux 5.9"]);
+        error_names(bpf(create, libc::ENOSYS), &plain, &["BPF_MAP_CREATE", "CONFIG_BPF_SYSCALL"]);
+        error_names(bpf(load, libc::EINVAL), &plain, &["BPF_PROG_LOAD", "Linux 5.9"]);
+        error_names(bpf(load, libc::EINVAL), &frags, &["BPF_PROG_LOAD", "Linux 5.18"]);
+        error_names(bpf(link, libc::EINVAL), &plain, &["BPF_LINK_CREATE", "Linux 5.9"]);
         let native = || error(Redirect::attach("near0", Attach::Native, false));
-        told(bpf(link, libc::EINVAL), &native, &["BPF_LINK_CREATE", "older than 5.9", "MTU"]);
-        told(bpf(link, libc::EOPNOTSUPP), &native, &["does not support XDP", "attach in generic mode"]);
+        error_names(bpf(link, libc::EINVAL), &native, &["BPF_LINK_CREATE", "older than 5.9", "MTU"]);
+        error_names(
+            bpf(link, libc::EOPNOTSUPP),
+            &native,
+            &["does not support XDP", "attach in generic mode"],
+        );
         drop(attach(true).expect("this kernel has all of it, and nothing was left attached"));
     });
 }
@@ -165,7 +177,7 @@ fn an_error_on_an_old_kernel_names_the_required_version() {
 fn a_remedy_is_that_of_the_call_and_of_the_errno() {
     needs_veth("remedies", || {
         let _veth = Veth::new(1, 1500);
-        let told = |refused: Refused, what: &(dyn Fn() -> String + Sync), words: &[&str]| {
+        let error_names = |refused: Refused, what: &(dyn Fn() -> String + Sync), words: &[&str]| {
             let said = veth::refused(&[refused], what);
             says(&said, words);
             let wrong = ["RLIMIT", "smaller arena", "inherit_on_fork", "CAP_", "refused the XDP program"];
@@ -176,19 +188,23 @@ fn a_remedy_is_that_of_the_call_and_of_the_errno() {
             || error(Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() }));
         let dont_fork = (2, libc::MADV_DONTFORK as u32);
         let madvise = Refused { call: libc::SYS_madvise, argument: dont_fork, errno: libc::EPERM };
-        told(madvise, &memory, &["madvise(MADV_DONTFORK)", "seccomp"]);
+        error_names(madvise, &memory, &["madvise(MADV_DONTFORK)", "seccomp"]);
         let make = || error(umem(UmemParams::default()));
-        told(option(libc::XDP_UMEM_REG, libc::EPERM), &make, &["XDP_UMEM_REG", "seccomp"]);
+        error_names(option(libc::XDP_UMEM_REG, libc::EPERM), &make, &["XDP_UMEM_REG", "seccomp"]);
         let socket = |family, errno| Refused { call: libc::SYS_socket, argument: (0, family as u32), errno };
-        told(socket(libc::AF_XDP, libc::EMFILE), &make, &["socket(AF_XDP)", "RLIMIT", "RLIMIT_NOFILE"]);
+        error_names(
+            socket(libc::AF_XDP, libc::EMFILE),
+            &make,
+            &["socket(AF_XDP)", "RLIMIT", "RLIMIT_NOFILE"],
+        );
         let netlink = || Netlink::open().map(drop).expect_err("it is refused").to_string();
-        told(socket(libc::AF_NETLINK, libc::EPERM), &netlink, &["socket", "seccomp"]);
-        told(socket(libc::AF_NETLINK, libc::EMFILE), &netlink, &["socket", "RLIMIT", "RLIMIT_NOFILE"]);
+        error_names(socket(libc::AF_NETLINK, libc::EPERM), &netlink, &["socket", "seccomp"]);
+        error_names(socket(libc::AF_NETLINK, libc::EMFILE), &netlink, &["socket", "RLIMIT", "RLIMIT_NOFILE"]);
         let (create, load, link) = (0, 5, 28);
         let plain = || error(attach(false));
         for command in [create, load, link] {
-            told(bpf(command, libc::EMFILE), &plain, &["bpf(BPF_", "RLIMIT", "RLIMIT_NOFILE"]);
-            told(bpf(command, libc::ENFILE), &plain, &["bpf(BPF_", "file-max"]);
+            error_names(bpf(command, libc::EMFILE), &plain, &["bpf(BPF_", "RLIMIT", "RLIMIT_NOFILE"]);
+            error_names(bpf(command, libc::ENFILE), &plain, &["bpf(BPF_", "file-max"]);
         }
     });
 }

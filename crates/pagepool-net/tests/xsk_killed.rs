@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams};
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, Forwarder, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };

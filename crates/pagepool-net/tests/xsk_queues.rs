@@ -12,8 +12,7 @@ use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_net::{
-    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
-    testing::FarEnd,
+    Attach, Device, DeviceExt, FarEnd, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
 
 /// Longest a packet may take; and how many go through each queue, in bursts that the rings have room for.
@@ -88,7 +87,7 @@ fn frame(pool: &Bound, bytes: &[u8]) -> XdpFrame {
     XdpFrame::from(XdpBuff::received(page, bytes.len()).expect("it fits"))
 }
 
-/// Sends back what comes, until it is told to stop; says how many there were, and that all buffers are home.
+/// Sends back what comes, until it must stop; returns how many there were, after all buffers have returned.
 fn echo(mut device: XskDevice, pool: &Bound, stop: &AtomicBool) -> usize {
     let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), TxQueue::new(), XdpFrameBulk::new());
     let (mut count, start) = (0, Instant::now());
@@ -101,7 +100,7 @@ fn echo(mut device: XskDevice, pool: &Bound, stop: &AtomicBool) -> usize {
         let _ = device.wait(pool, Duration::from_millis(2));
     }
     drop((device, queue));
-    assert_eq!(pool.inflight().out, 0, "everything is home");
+    assert_eq!(pool.inflight().out, 0, "all buffers returned");
     count
 }
 
@@ -165,7 +164,7 @@ fn through(veth: &Rc<Veth>, near: &[(u32, Arc<Memory>)]) -> (Vec<Vec<(u32, usize
             let back = bursts(&mut devices, &echoed);
             for (mut device, pool) in devices {
                 device.close();
-                assert_eq!(pool.inflight().out, 0, "everything is home");
+                assert_eq!(pool.inflight().out, 0, "all buffers returned");
             }
             back
         });

@@ -1,4 +1,4 @@
-//! The end of AF_XDP devices: in any order, and by being killed. Afterwards everything is home, nothing is
+//! The end of AF_XDP devices: in any order, and by being killed. Afterwards all buffers have returned, nothing is
 //! attached, and the next start works at once.
 
 use crate::veth;
@@ -12,8 +12,7 @@ use crate::veth::{Far, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
-    testing::FarEnd,
+    Attach, Device, DeviceExt, FarEnd, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
 
 /// Set in the process that is to be killed.
@@ -119,7 +118,7 @@ impl Random {
 /// was.
 struct Everything {
     parts: Vec<(&'static str, Box<dyn Any>)>,
-    homes: [PoolRef; 2],
+    handles: [PoolRef; 2],
     umem: Weak<Umem>,
     arena: Weak<Arena>,
 }
@@ -137,7 +136,7 @@ fn everything(far: &mut [Far; 2], random: &mut Random) -> Everything {
     let (kept_left, kept_right) = (to_right.split_off(2), to_left.split_off(2));
     right.0.transmit(&mut to_right.into_iter().collect()); // each sends what is the other's
     left.0.transmit(&mut to_left.into_iter().collect());
-    let homes = [left.1.handle(), right.1.handle()];
+    let handles = [left.1.handle(), right.1.handle()];
     let (umem, arena) = (Arc::downgrade(&memory.1), Arc::downgrade(&memory.0));
     let [redirect_left, redirect_right] = redirects;
     let parts: Vec<(&str, Box<dyn Any>)> = vec![
@@ -152,7 +151,7 @@ fn everything(far: &mut [Far; 2], random: &mut Random) -> Everything {
         ("left packets", Box::new(kept_left)),
         ("right packets", Box::new(kept_right)),
     ];
-    Everything { parts, homes, umem, arena }
+    Everything { parts, handles, umem, arena }
 }
 
 #[test]
@@ -163,16 +162,16 @@ fn teardown_in_any_order_returns_everything() {
         let (mut random, mut netlink) =
             (Random(88_172_645_463_325_252), Netlink::open().expect("a namespace of ours"));
         for round in 0..60 {
-            let Everything { mut parts, homes, umem, arena } = everything(&mut far, &mut random);
+            let Everything { mut parts, handles, umem, arena } = everything(&mut far, &mut random);
             let mut order = Vec::new();
             while !parts.is_empty() {
                 let (name, part) = parts.swap_remove(random.below(parts.len()));
                 order.push(name);
                 drop(part);
             }
-            let total: i64 = homes.iter().map(|home| home.inflight().total).sum();
+            let total: i64 = handles.iter().map(|pool| pool.inflight().total).sum();
             assert_eq!(total, 0, "round {round}: {order:?}");
-            drop(homes);
+            drop(handles);
             assert!(umem.upgrade().is_none() && arena.upgrade().is_none(), "round {round}: {order:?}");
             for interface in ["near0", "near1"] {
                 assert_eq!(netlink.link(interface).expect("it is there").xdp, [], "round {round}: {order:?}");

@@ -1,5 +1,5 @@
 //! Pages of a pool sent over real sockets on loopback: the receiver finds what was written, no page is used
-//! again before the kernel is done with it, and all are home at the end.
+//! again before the kernel is done with it, and all have returned at the end.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -99,7 +99,7 @@ impl Sender {
         }
     }
 
-    /// Ends the pool: everything comes home, and every send is over.
+    /// Ends the pool: all pages return, and every send is over.
     fn end(self) {
         let handle = self.pool.handle();
         let shutdown = self.pool.destroy();

@@ -23,13 +23,19 @@
 //! | to test | use |
 //! |---|---|
 //! | a provider | [`conformance_provider`]; [`run`] compares two pools over it with a model, after each [`Op`] |
-//! | a DMA domain, a device | [`CheckingIommu`]: every access, sync and unmapping is checked |
+//! | a DMA domain | [`CheckingIommu`]: every access, sync and unmapping is checked |
+//! | a device | `conformance_device` (feature `devices`), also over a [`CheckingIommu`] |
+//! | a program whose devices fail | `FaultNic` (feature `devices`) drops, delays, corrupts packets, or dies |
 //! | a program that runs out of memory | [`FailNth`]; [`PlainMemory`] with few pages |
 //! | a program on machines with larger pages | [`SystemPage`] |
 //!
-//! The conformance suite of devices is the module `testing` of `pagepool-net`, behind its feature `testing`.
+//! # Features
+//!
+//! * `devices`: the conformance suite for devices of `pagepool-net`, and a device that injects faults.
 
 mod conformance;
+#[cfg(feature = "devices")]
+mod devices;
 mod fail_nth;
 mod iommu;
 mod model;
@@ -40,6 +46,12 @@ mod seed;
 mod system_page;
 
 pub use conformance::conformance_provider;
+#[cfg(feature = "devices")]
+pub use devices::conformance::{conformance_device, conformance_slow_device};
+#[cfg(feature = "devices")]
+pub use devices::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
+#[cfg(feature = "devices")]
+pub use devices::rig::{Allowed, Rig};
 pub use fail_nth::FailNth;
 pub use iommu::{CheckingIommu, IommuCounts, IommuEvent, IommuFault};
 pub use op::{Op, Setup};

@@ -153,7 +153,18 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "pagepool-testing",
-        &["seed", "system_page", "plain", "fail_nth", "conformance", "iommu", "op", "model", "run"],
+        &[
+            "seed",
+            "system_page",
+            "plain",
+            "fail_nth",
+            "conformance",
+            "iommu",
+            "devices",
+            "op",
+            "model",
+            "run",
+        ],
     ),
     (
         "pagepool-watch",

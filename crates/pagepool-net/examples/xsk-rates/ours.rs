@@ -47,7 +47,7 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     });
     let patience = option(words, "--patience", PATIENCE)?;
     forwarder.poll();
-    forwarder.measure(!words.contains(&"--unmeasured"));
+    forwarder.sample(u32::from(!words.contains(&"--unmeasured")));
     let (mut idle, mut slept, start) = (0, 0, ticks());
     while !stop.load(Ordering::Relaxed) {
         idle = if forwarder.poll() > 0 { 0 } else { idle + 1 };

@@ -124,7 +124,7 @@ mod tests {
                 bells[me].sleep();
                 if !mine(&turn) && turn.load(Ordering::Acquire) < ROUNDS {
                     let woken = event::wait_readable([Some(bells[me].event())], Duration::from_secs(20));
-                    assert_eq!(woken, Some([true]), "turn {} was told", turn.load(Ordering::Acquire));
+                    assert_eq!(woken, Some([true]), "turn {} was signalled", turn.load(Ordering::Acquire));
                 }
                 bells[me].awake();
                 if mine(&turn) {
@@ -160,7 +160,7 @@ mod model {
                 producer.0.is_to_be_woken()
             });
             let sleeps = shared.0.sleep_unless(|| shared.1.load(Ordering::Acquire) == 1);
-            assert!(producer.join().unwrap() || !sleeps, "asleep, and nobody wakes it");
+            assert!(producer.join().unwrap() || !sleeps, "asleep, and nothing wakes it");
         });
     }
 
@@ -188,7 +188,7 @@ mod model {
             producer.join().unwrap();
             assert!(
                 sees == 2 || event.load(Ordering::Acquire) > 0,
-                "asleep with {sees}, and nobody wakes it"
+                "asleep with {sees}, and nothing wakes it"
             );
         });
     }

@@ -39,14 +39,14 @@ impl MappingCache {
     fn addr_in_others(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
         match self.known.iter().skip(1).find_map(|mapping| buffer.dma_addr_by(mapping)) {
             Some(at) => Some(at),
-            None => self.ask(buffer),
+            None => self.look_up(buffer),
         }
     }
 
     /// Reads the mapping from the area. A mapping of another domain with an equal id is ignored: its
     /// addresses are not this device's.
     #[cold]
-    fn ask(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
+    fn look_up(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
         let mapping = buffer.mapping_in(self.id)?;
         let same = std::ptr::addr_eq(Arc::as_ptr(mapping.domain()), Arc::as_ptr(&self.domain));
         let at = buffer.dma_addr_by(&mapping).filter(|_| same)?;

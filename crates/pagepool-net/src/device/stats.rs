@@ -180,30 +180,17 @@ counters! {
     rejected,
 }
 
-/// System calls, and their time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
+counters! {
+    /// System calls, and their time.
+    Calls:
     /// Calls.
-    pub count: u64,
+    count,
     /// Their time, in [`ticks`](crate::ticks).
-    pub ticks: u64,
+    ticks,
     /// Refused calls to send frames: `calls_refused` of [`DeviceStats`].
-    pub refused: u64,
+    refused,
     /// Packets that these calls dropped: `tx_dropped` of [`DeviceStats`].
-    pub dropped: u64,
-}
-
-impl std::ops::Add for Calls {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            ticks: self.ticks + other.ticks,
-            refused: self.refused + other.refused,
-            dropped: self.dropped + other.dropped,
-        }
-    }
+    dropped,
 }
 
 impl Calls {

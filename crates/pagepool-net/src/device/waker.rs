@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_wake_before_the_sleep_counts_even_of_a_dropped_waker() {
         let mut wakened = Wakened::default();
-        assert!(!wakened.take() && wakened.sleep() && wakened.event().is_none(), "nobody can wake it");
+        assert!(!wakened.take() && wakened.sleep() && wakened.event().is_none(), "nothing can wake it");
         let waker = wakened.waker().unwrap();
         waker.clone().wake();
         waker.wake();
@@ -184,7 +184,7 @@ mod tests {
             }
             let mut seen = 0;
             while seen < 4 * EACH {
-                assert!(sleep(&mut wakened), "asleep after {seen}, and nobody woke it");
+                assert!(sleep(&mut wakened), "asleep after {seen}, and nothing woke it");
                 seen = put.load(Ordering::Relaxed);
             }
         });

@@ -17,11 +17,6 @@ use crate::xsk::{
     Attach, Redirect, Umem, UmemParams, UnboundSocket, XDP_HEADROOM, XskDevice, XskMode, XskParams,
 };
 
-struct Interface {
-    name: String,
-    queues: Vec<u32>,
-}
-
 /// The sockets of all interfaces, over one UMEM.
 type Sockets<T> = Vec<Vec<T>>;
 
@@ -32,9 +27,8 @@ pub(super) fn open(
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-    let interfaces: Vec<_> = interfaces.iter().map(Interface::from).collect();
-    let redirects = redirects(&interfaces, params)?;
-    let mut opened = open_sockets(&interfaces, params, arena)?;
+    let redirects = redirects(interfaces, params)?;
+    let mut opened = open_sockets(interfaces, params, arena)?;
     for (queues, redirect) in opened.iter_mut().zip(&redirects) {
         queues
             .iter_mut()
@@ -43,7 +37,7 @@ pub(super) fn open(
     match &params.af_xdp.program {
         XdpProgram::Attach(_) => Redirect::start_all(&redirects)?,
         XdpProgram::Redirects(_) => {}
-        XdpProgram::None => pass_all(&interfaces, params, &mut opened)?,
+        XdpProgram::None => pass_all(interfaces, params, &mut opened)?,
     }
     let only_send = matches!(params.af_xdp.program, XdpProgram::None);
     let described = |device| described(device, only_send);
@@ -52,7 +46,7 @@ pub(super) fn open(
 
 /// Opens the sockets in the requested mode, and gives them buffers.
 fn open_sockets(
-    interfaces: &[Interface],
+    interfaces: &[Queues<'_>],
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Sockets<(XskDevice, Pool)>, Error> {
@@ -63,12 +57,6 @@ fn open_sockets(
             bind(make_sockets(XskMode::Copy, interfaces, params, arena)?, params)
         }
         bound => bound,
-    }
-}
-
-impl From<&Queues<'_>> for Interface {
-    fn from(queues: &Queues<'_>) -> Self {
-        Self { name: queues.argument.into(), queues: queues.numbers.into() }
     }
 }
 
@@ -89,7 +77,7 @@ fn bind(
 
 fn make_sockets(
     mode: XskMode,
-    interfaces: &[Interface],
+    interfaces: &[Queues<'_>],
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Sockets<(UnboundSocket, Pool)>, Error> {
@@ -105,11 +93,11 @@ fn is_refused_mode(error: &Error) -> bool {
 }
 
 /// One redirect for each interface; none if the sockets only send.
-fn redirects(interfaces: &[Interface], params: &OpenParams) -> Result<Vec<Arc<Redirect>>, Error> {
+fn redirects(interfaces: &[Queues<'_>], params: &OpenParams) -> Result<Vec<Arc<Redirect>>, Error> {
     match (&params.af_xdp.program, &params.af_xdp.steer) {
         (XdpProgram::Attach(mode), steer) => {
-            let load = |of: &Interface| {
-                let redirect = Redirect::load(&of.name, *mode, params.multi_buffer)?;
+            let load = |of: &Queues<'_>| {
+                let redirect = Redirect::load(of.argument, *mode, params.multi_buffer)?;
                 steer.as_ref().map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
             };
             interfaces.iter().map(load).collect()
@@ -135,11 +123,11 @@ static ONE_PROGRAM: Mutex<()> = Mutex::new(());
 
 /// Attaches a program that passes all packets: most drivers send nothing by zero copy without one.
 fn pass_all(
-    interfaces: &[Interface],
+    interfaces: &[Queues<'_>],
     params: &OpenParams,
     opened: &mut Sockets<(XskDevice, Pool)>,
 ) -> Result<(), Error> {
-    for (Interface { name, .. }, queues) in interfaces.iter().zip(opened) {
+    for (Queues { argument: name, .. }, queues) in interfaces.iter().zip(opened) {
         let needs_one = queues.iter().any(|(device, _)| device.is_zero_copy());
         let _one = ONE_PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
         if needs_one && lookup::xdp_program_on(name).is_none() {
@@ -154,14 +142,14 @@ fn pass_all(
 }
 
 fn make_queues(
-    interface: &Interface,
+    interface: &Queues<'_>,
     params: &OpenParams,
     umem: &Arc<Umem>,
     arena: &Arc<Arena>,
 ) -> Result<Vec<(UnboundSocket, Pool)>, Error> {
     let socket = |&queue: &u32| {
         let socket = XskParams {
-            interface: interface.name.clone(),
+            interface: interface.argument.into(),
             queue,
             rx_ring: params.rx_ring,
             tx_ring: params.tx_ring,
@@ -175,7 +163,7 @@ fn make_queues(
         let pool = pool(socket.name(), params, umem, arena)?;
         Ok((socket, pool))
     };
-    interface.queues.iter().map(socket).collect()
+    interface.numbers.iter().map(socket).collect()
 }
 
 /// A pool whose buffers hold every packet that a device over the UMEM may receive.

@@ -8,7 +8,6 @@ use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
 use super::queues::Queues;
 use crate::error::parameter;
-use crate::mem_nic::device_memory::DeviceMemory;
 use crate::mem_nic::nic_domain::NicDomain;
 use crate::mem_nic::{MemNicParams, mem_nic};
 
@@ -30,8 +29,7 @@ fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> 
     }
     let defaults = MemNicParams::default();
     let name = if name.is_empty() { defaults.name } else { name.into() };
-    let own = || NicDomain::new(&*name) as Arc<dyn DeviceMemory>;
-    let domain = params.memory.domain.clone().unwrap_or_else(own);
+    let domain = NicDomain::new(&*name);
     let mut pool = PoolParams { name: name.clone(), ..params.pool.clone() };
     pool.domains.push(domain.clone());
     let max_buffers = if params.multi_buffer { defaults.max_buffers } else { 1 };

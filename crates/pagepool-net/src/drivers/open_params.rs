@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use pagepool::PoolParams;
 
-use crate::mem_nic::device_memory::DeviceMemory;
 use crate::steering::Match;
 use crate::xsk::{Attach, BusyPoll, Redirect, TxMode, UmemParams, XskParams};
 
@@ -24,8 +23,6 @@ pub struct OpenParams {
     pub pool: PoolParams,
     /// Only for AF_XDP sockets.
     pub af_xdp: AfXdpParams,
-    /// Only for in-memory NICs.
-    pub memory: MemoryParams,
 }
 
 impl Default for OpenParams {
@@ -36,7 +33,6 @@ impl Default for OpenParams {
             multi_buffer: false,
             pool: PoolParams { wakeup: true, ..PoolParams::default() },
             af_xdp: AfXdpParams::default(),
-            memory: MemoryParams::default(),
         }
     }
 }
@@ -90,11 +86,4 @@ impl Default for XdpProgram {
     fn default() -> Self {
         Self::Attach(Attach::Auto)
     }
-}
-
-/// Parameters for opening in-memory NICs.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryParams {
-    /// The address space of the NICs; `None` gives each its own [`NicDomain`](crate::NicDomain).
-    pub domain: Option<Arc<dyn DeviceMemory>>,
 }

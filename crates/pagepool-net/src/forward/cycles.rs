@@ -72,16 +72,16 @@ impl Meter {
 
     /// Begins a round. Calls of devices since the last measured round count in no part.
     #[inline(always)]
-    pub(super) fn start(&mut self, ports: &mut [Port], asked: &[usize]) {
+    pub(super) fn start(&mut self, ports: &mut [Port], polled: &[usize]) {
         if self.every > 0 {
-            self.choose(ports, asked);
+            self.choose(ports, polled);
         }
     }
 
-    fn choose(&mut self, ports: &mut [Port], asked: &[usize]) {
+    fn choose(&mut self, ports: &mut [Port], polled: &[usize]) {
         self.on = self.left == 0;
         if self.on {
-            for &at in asked {
+            for &at in polled {
                 ports[at].new_calls();
             }
             self.mark = ticks();
@@ -112,7 +112,7 @@ impl Meter {
     #[inline(always)]
     pub(super) fn lap(&mut self, part: LoopPart, moved: usize) {
         if self.on {
-            self.note(part, moved as u64, Calls::default);
+            self.record(part, moved as u64, Calls::default);
         }
     }
 
@@ -120,7 +120,7 @@ impl Meter {
     #[inline(always)]
     pub(super) fn lap_with_calls(&mut self, part: LoopPart, moved: usize, calls: impl FnOnce() -> Calls) {
         if self.on {
-            self.note(part, moved as u64, calls);
+            self.record(part, moved as u64, calls);
         }
     }
 
@@ -139,7 +139,7 @@ impl Meter {
         }
     }
 
-    fn note(&mut self, part: LoopPart, moved: u64, calls: impl FnOnce() -> Calls) {
+    fn record(&mut self, part: LoopPart, moved: u64, calls: impl FnOnce() -> Calls) {
         let now = ticks();
         let took = now.saturating_sub(self.mark); // another CPU's counter may be behind
         self.mark = now;

@@ -19,7 +19,7 @@ use crate::device::counters::counters;
 
 /// How a device reaches the memory of a frame: unchanged, by a mapping, or by a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Path {
+enum Path {
     /// Unchanged: the device's address space maps it already, or the device copies what it sends.
     Reuse,
     /// Unchanged, after its whole area has been mapped: for the first frame of an area.
@@ -67,18 +67,21 @@ struct Known {
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
-/// use pagepool_net::{Egress, Path};
+/// # use pagepool::{Arena, ArenaParams, Bound, DmaDomain, IdentityDomain, Pool, PoolParams};
+/// use pagepool::XdpBuff;
+/// use pagepool_net::Egress;
 /// # let arena = || Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() });
 /// let nic: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("nic0"));
 /// let own = Pool::new(PoolParams { domains: vec![nic.clone()], ..Default::default() }, arena()?)?.bind();
 /// let other = Pool::new(PoolParams::default(), arena()?)?.bind();
 ///
-/// let egress = Egress::to(Some(nic.clone()), true);
-/// assert_eq!(egress.path_for(own.handle().area()), Path::Reuse);
-/// assert_eq!(egress.path_for(other.handle().area()), Path::MapOnce);
-/// let fixed = Egress::to(Some(nic), false);
-/// assert_eq!(fixed.path_for(other.alloc_page().unwrap().area()), Path::Copy);
+/// let frame = |pool: &Bound| XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap().into();
+/// let mut egress = Egress::to(Some(nic.clone()), true);
+/// assert!(egress.prepare(frame(&own), &own).is_some() && egress.prepare(frame(&other), &own).is_some());
+/// assert_eq!((egress.stats().reused, egress.stats().mapped), (1, 1));
+/// let mut fixed = Egress::to(Some(Arc::new(IdentityDomain::new("nic1"))), false);
+/// assert!(fixed.prepare(frame(&other), &own).is_some());
+/// assert_eq!(fixed.stats().copied, 1);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Debug)]
@@ -102,15 +105,6 @@ impl Egress {
     /// mapped there.
     pub fn to(domain: Option<Arc<dyn DmaDomain>>, maps: bool) -> Self {
         Self { domain, maps, known: Vec::new(), last: 0, stats: PathStats::default() }
-    }
-
-    /// The path for frames in this area; changes nothing. `MapOnce` becomes `Copy` if the domain then
-    /// refuses. Takes the area's lock if the area is new.
-    pub fn path_for(&self, area: &Area) -> Path {
-        match self.known.iter().find(|known| std::ptr::eq(&*known.area, area)) {
-            Some(known) => known.path(),
-            None => self.look(area),
-        }
     }
 
     /// Returns a frame that the device can send: the frame itself, or a copy in pages of `pool`, the device's

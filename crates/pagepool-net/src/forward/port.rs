@@ -36,7 +36,7 @@ pub(super) struct Port {
     on_ring: usize,
     /// Rounds in a row that moved nothing.
     fruitless: u8,
-    /// Whether it is in the lists of the [`Rota`](super::rota::Rota).
+    /// Whether it is in the lists of the [`PollList`](super::poll_list::PollList).
     pub(super) is_awake: bool,
     pub(super) is_queued: bool,
     /// The device's calls at the last [`new_calls`](Self::new_calls).
@@ -115,14 +115,8 @@ impl Port {
 
     /// The calls that its device made since the last `new_calls`.
     pub(super) fn new_calls(&mut self) -> Calls {
-        let (calls, before) = (self.device.state().calls, self.called);
-        self.called = calls;
-        Calls {
-            count: calls.count.saturating_sub(before.count),
-            ticks: calls.ticks.saturating_sub(before.ticks),
-            refused: calls.refused.saturating_sub(before.refused),
-            dropped: calls.dropped.saturating_sub(before.dropped),
-        }
+        let calls = self.device.state().calls;
+        calls.since(&std::mem::replace(&mut self.called, calls))
     }
 
     pub(super) fn receive(&mut self, into: &mut Vec<XdpBuff>, budget: usize) -> usize {

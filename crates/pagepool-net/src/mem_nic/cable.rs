@@ -9,7 +9,8 @@ const BURST: usize = 64;
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-/// use pagepool_net::{Cable, Device, MemNicParams, NicDomain, TxQueue, mem_nic};
+/// use pagepool_net::testing::Cable;
+/// use pagepool_net::{Device, MemNicParams, NicDomain, TxQueue, mem_nic};
 /// let domain = NicDomain::new("both");
 /// # let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();

@@ -48,27 +48,3 @@ pub trait DeviceMemory: DmaDomain {
     ///   rings, and there is no reference to them (I1, I4).
     unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault>;
 }
-
-#[cfg(feature = "testing")]
-impl DeviceMemory for pagepool_testing::CheckingIommu {
-    unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault> {
-        Self::device_read(self, at, into).map_err(Fault::from)
-    }
-
-    unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault> {
-        Self::device_write(self, at, from).map_err(Fault::from)
-    }
-}
-
-#[cfg(feature = "testing")]
-impl From<pagepool_testing::IommuFault> for Fault {
-    fn from(fault: pagepool_testing::IommuFault) -> Self {
-        match fault {
-            pagepool_testing::IommuFault::NotSynced(at) => Self::NotSynced(at),
-            pagepool_testing::IommuFault::AfterUnmap(at) | pagepool_testing::IommuFault::Unmapped(at) => {
-                Self::Unmapped(at)
-            }
-            _ => unreachable!("faults are of these kinds"),
-        }
-    }
-}

@@ -18,12 +18,15 @@ use super::device_memory::DeviceMemory;
 use super::link::Link;
 use crate::device::FarEnd;
 
+#[cfg(any(test, feature = "testing"))]
+mod broken;
+
 const MAX_PARTS: usize = MAX_FRAGS + 1;
 
 /// The hardware half of an in-memory NIC: the other end of its wire. `Send`. Call [`step`](Self::step)
-/// yourself, or through a [`Cable`](crate::Cable) or a thread ([`PortThread`](crate::PortThread)).
+/// yourself, or through a thread ([`PortThread`](crate::PortThread)).
 ///
-/// Dropping it makes the device [die](Self::die).
+/// Dropping it makes the device [die](FarEnd::die).
 #[derive(Debug)]
 pub struct NicPort {
     link: Arc<Link>,
@@ -57,8 +60,8 @@ struct Wire {
     holding: bool,
     held: Vec<BufferId>,
     /// Ids in false completions: the driver may have these buffers.
-    lied_received: Vec<BufferId>,
-    lied_sent: Vec<BufferId>,
+    false_received: Vec<BufferId>,
+    false_sent: Vec<BufferId>,
 }
 
 #[derive(Debug)]
@@ -67,18 +70,6 @@ pub(super) struct PortRings {
     pub(super) received: Producer<Received>,
     pub(super) send: Consumer<Posted>,
     pub(super) sent: Producer<BufferId>,
-}
-
-/// The counters of the hardware, in packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortStats {
-    /// Packets from the wire for which there was no buffer.
-    pub no_buffer: u64,
-    /// Packets from the wire that are empty, or longer than the device accepts.
-    pub too_long: u64,
-    /// Accesses that the domain refused. A packet to send is then lost; a buffer to fill is completed with a
-    /// length of 0.
-    pub faults: u64,
 }
 
 /// Whether a packet from the wire can be accepted.
@@ -109,8 +100,8 @@ impl NicPort {
             stalled: false,
             holding: false,
             held: Vec::new(),
-            lied_received: Vec::new(),
-            lied_sent: Vec::new(),
+            false_received: Vec::new(),
+            false_sent: Vec::new(),
         };
         Self { link, wire }
     }
@@ -137,79 +128,6 @@ impl NicPort {
     pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
         self.step(|wire| wire.take(packet)).unwrap_or(false)
     }
-
-    /// Makes the device die: it does nothing from now on, and the driver's [`wait`](crate::DeviceExt::wait)
-    /// returns `Gone`.
-    pub fn die(&mut self) {
-        self.link.die();
-    }
-
-    /// Whether the device died, or the driver closed it.
-    pub fn is_gone(&self) -> bool {
-        self.link.is_gone()
-    }
-
-    /// Stalls the device: packets from the wire are missed, none is sent, the rings stay full.
-    pub fn stall(&mut self, on: bool) {
-        self.wire.stalled = on;
-    }
-
-    /// Makes the device send packets without completing them.
-    pub fn hold_completions(&mut self, on: bool) {
-        self.wire.holding = on;
-    }
-
-    /// Completes the held packets, in the order that `arrange` gives them. Returns whether the device still
-    /// exists.
-    pub fn release_completions(&mut self, arrange: impl FnOnce(&mut [u32])) -> bool {
-        self.step(|wire| wire.0.release(arrange)).is_some()
-    }
-
-    /// The id of the buffer that the next packet goes into, for a false completion.
-    pub fn next_posted(&mut self) -> Option<u32> {
-        self.step(|wire| {
-            wire.0.forget_lies();
-            wire.0.rings.fill.peek().ok().map(|posted| posted.id.0)
-        })?
-    }
-
-    /// The id of the first buffer of the packet that is sent next.
-    pub fn next_to_send(&mut self) -> Option<u32> {
-        self.step(|wire| wire.0.rings.send.peek().ok().map(|posted| posted.id.0))?
-    }
-
-    /// Reports falsely, as a broken device, that a buffer was filled, with any id, length and end mark. The
-    /// port never again touches a buffer with this id. False if the completion ring is full.
-    pub fn inject_received(&mut self, id: u32, len: u32, last: bool) -> bool {
-        let lie = Received { id: BufferId(id), len, last };
-        let told = self.step(|wire| {
-            wire.0.lied_received.push(lie.id); // before the driver can act on it
-            wire.0.produced = true;
-            wire.0.rings.received.push(lie).is_ok()
-        });
-        told.unwrap_or(false)
-    }
-
-    /// Reports falsely, as a broken device, that a buffer was sent, with any id. See
-    /// [`inject_received`](Self::inject_received).
-    pub fn inject_sent(&mut self, id: u32) -> bool {
-        let told = self.step(|wire| {
-            wire.0.lied_sent.push(BufferId(id));
-            wire.0.produced = true;
-            wire.0.rings.sent.push(BufferId(id)).is_ok()
-        });
-        told.unwrap_or(false)
-    }
-
-    /// Its counters.
-    pub fn stats(&self) -> PortStats {
-        let counts = &self.link.counts;
-        PortStats {
-            no_buffer: counts.no_buffer.value(),
-            too_long: counts.too_long.value(),
-            faults: counts.faults.value(),
-        }
-    }
 }
 
 impl Drop for NicPort {
@@ -228,13 +146,15 @@ impl FarEnd for NicPort {
         self.take(|bytes| packet.extend_from_slice(bytes))
     }
 
+    /// Packets from the wire are missed, none is sent, the rings stay full.
     fn stall(&mut self, on: bool) -> bool {
-        NicPort::stall(self, on);
+        self.wire.stalled = on;
         true
     }
 
+    /// The device does nothing from now on, and the driver's [`wait`](crate::DeviceExt::wait) returns `Gone`.
     fn die(&mut self) -> bool {
-        NicPort::die(self);
+        self.link.die();
         true
     }
 }
@@ -277,7 +197,7 @@ impl PortStep<'_> {
     /// Passes the next packet to `packet`, which returns whether it takes it. If not, the packet stays the
     /// next one, and this returns false.
     #[inline]
-    pub fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
+    pub(super) fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
         let wire = &mut *self.0;
         while let Some(count) = wire.next_packet() {
             let Some(len) = wire.read(count) else {
@@ -302,7 +222,7 @@ impl Wire {
         if len == 0 || len > self.scratch.len() {
             return Room::Never;
         }
-        self.forget_lies();
+        self.skip_falsified();
         match self.rings.fill.peek() {
             _ if self.stalled => Room::NotNow,
             Ok(first) if first.len as usize >= len => self.completions_for(1),
@@ -323,8 +243,8 @@ impl Wire {
         let most = self.rings.fill.slots().min(self.max_buffers);
         let Ok(posted) = self.rings.fill.read_chunk(most) else { return Room::NotNow };
         let (first, second) = posted.as_slices();
-        let lies = &self.lied_received;
-        let mut honest = first.iter().chain(second).filter(|posted| !is_named(lies, posted.id));
+        let falsified = &self.false_received;
+        let mut honest = first.iter().chain(second).filter(|posted| !is_falsified(falsified, posted.id));
         let mut room = 0;
         let enough = honest.position(|posted| {
             room += posted.len as usize;
@@ -332,16 +252,16 @@ impl Wire {
         });
         match enough {
             Some(at) => self.completions_for(at + 1),
-            None if most == self.max_buffers.min(ring) && lies.is_empty() => Room::Never,
+            None if most == self.max_buffers.min(ring) && falsified.is_empty() => Room::Never,
             None => Room::NotNow,
         }
     }
 
     /// Drops descriptors with falsely completed ids from the front.
     #[inline]
-    fn forget_lies(&mut self) {
+    fn skip_falsified(&mut self) {
         while let Ok(posted) = self.rings.fill.peek()
-            && is_named(&self.lied_received, posted.id)
+            && is_falsified(&self.false_received, posted.id)
         {
             let _ = self.rings.fill.pop();
         }
@@ -357,7 +277,7 @@ impl Wire {
         let mut rest = packet;
         let mut whole = true;
         for _ in 0..buffers {
-            self.forget_lies();
+            self.skip_falsified();
             let Ok(posted) = self.rings.fill.pop() else { break };
             let (now, later) = rest.split_at(rest.len().min(posted.len as usize));
             rest = later;
@@ -414,7 +334,7 @@ impl Wire {
     fn read(&mut self, count: usize) -> Option<usize> {
         let mut len = 0;
         for part in &self.parts[..count] {
-            if is_named(&self.lied_sent, part.id) {
+            if is_falsified(&self.false_sent, part.id) {
                 return None;
             }
             let into = self.scratch.get_mut(len..len + part.len as usize)?;
@@ -434,7 +354,7 @@ impl Wire {
     fn sent(&mut self, count: usize) {
         for part in &self.parts[..count] {
             let _ = self.rings.send.pop();
-            if is_named(&self.lied_sent, part.id) {
+            if is_falsified(&self.false_sent, part.id) {
                 continue;
             }
             self.produced = true;
@@ -445,19 +365,10 @@ impl Wire {
             }
         }
     }
-
-    fn release(&mut self, arrange: impl FnOnce(&mut [u32])) {
-        let mut ids: Vec<u32> = self.held.drain(..).map(|id| id.0).collect();
-        arrange(&mut ids);
-        for id in ids {
-            self.produced = true;
-            let _ = self.rings.sent.push(BufferId(id)); // it has a place for every buffer that is being sent
-        }
-    }
 }
 
 /// Whether a list that is empty in an honest device contains this buffer.
 #[inline(always)]
-fn is_named(lies: &[BufferId], id: BufferId) -> bool {
-    !lies.is_empty() && lies.contains(&id)
+fn is_falsified(falsified: &[BufferId], id: BufferId) -> bool {
+    !falsified.is_empty() && falsified.contains(&id)
 }

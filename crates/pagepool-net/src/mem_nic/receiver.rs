@@ -110,6 +110,7 @@ impl Receiver {
     }
 
     /// Passes packets of one buffer to `look`, in place, and gives their buffers to the device again.
+    #[cfg(any(test, feature = "testing"))]
     #[inline]
     pub(super) fn look_in_place(
         &mut self,
@@ -184,6 +185,7 @@ impl Receiver {
     }
 
     /// Gives a buffer to the device, if there is a slot for it.
+    #[cfg(any(test, feature = "testing"))]
     #[inline]
     fn put_on_ring(&mut self, buffer: PageBuf, at: DeviceAddr, len: usize) {
         let Some(free) = self.free.pop() else { return };

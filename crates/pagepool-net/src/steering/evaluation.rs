@@ -1,6 +1,6 @@
 //! Whether an expression is true for a packet, given its headers.
 
-use super::expression::{Expression, ND_TYPES, Prefix, Test};
+use super::expression::{Expression, ND_TYPES, Test};
 use super::headers::Headers;
 
 impl Expression {
@@ -26,11 +26,11 @@ impl Test {
             Self::Ports(side, range) => {
                 of.ports.is_some_and(|ports| side.places().iter().any(|&at| range.contains(&ports[at])))
             }
-            Self::Addresses(side, Prefix::V4 { address, mask }) => {
-                of.v4.is_some_and(|all| side.places().iter().any(|&at| all[at] & mask == *address))
-            }
-            Self::Addresses(side, Prefix::V6 { address, mask }) => {
-                of.v6.is_some_and(|all| side.places().iter().any(|&at| all[at] & mask == *address))
+            Self::Addresses(side, prefix) => {
+                let (address, mask) = prefix.bits();
+                let v4 = of.v4.map(|all| all.map(u128::from));
+                let all = if prefix.address.is_ipv4() { v4 } else { of.v6 };
+                all.is_some_and(|all| side.places().iter().any(|&at| all[at] & mask == address))
             }
             Self::Fragment => of.is_fragment,
         }

@@ -1,5 +1,6 @@
 //! The tree of an expression.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 pub(crate) const ETHER_IP: u16 = 0x0800;
@@ -50,8 +51,30 @@ impl Direction {
     }
 }
 
+/// An address, and the length of its prefix in bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Prefix {
-    V4 { address: u32, mask: u32 },
-    V6 { address: u128, mask: u128 },
+pub(crate) struct Prefix {
+    pub(crate) address: IpAddr,
+    pub(crate) len: u32,
+}
+
+impl Prefix {
+    /// The prefix that is one address.
+    pub(crate) fn host(address: IpAddr) -> Self {
+        Self { address, len: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// The bits of the address, and its mask; those of IPv4 are the lowest 32.
+    pub(crate) fn bits(&self) -> (u128, u128) {
+        let (address, all) = match self.address {
+            IpAddr::V4(address) => (u32::from(address).into(), u32::MAX.into()),
+            IpAddr::V6(address) => (address.into(), u128::MAX),
+        };
+        (address, all & !all.checked_shr(self.len).unwrap_or(0))
+    }
+}
+
+/// The address with these bits.
+pub(crate) fn address_of(is_v4: bool, bits: u128) -> IpAddr {
+    if is_v4 { Ipv4Addr::from(bits as u32).into() } else { Ipv6Addr::from(bits).into() }
 }

@@ -1,7 +1,8 @@
 //! A rule of a card for single flows, in the syntax of `ethtool -N`.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::expression::address_of;
 
 /// A rule of a card (ntuple filter): packets that match all of it go to one of its queues.
 ///
@@ -18,15 +19,15 @@ pub struct FlowRule {
 pub(super) enum FlowHeaders {
     /// The EtherType.
     Ether(Option<u16>),
-    Ip4(IpFlow<u32>),
-    Ip6(IpFlow<u128>),
+    Ip4(IpFlow),
+    Ip6(IpFlow),
 }
 
 /// Source and destination of addresses and ports. A mask of zero allows any address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct IpFlow<A> {
+pub(super) struct IpFlow {
     pub(super) protocol: Option<u8>,
-    pub(super) addresses: [(A, A); 2],
+    pub(super) addresses: [(u128, u128); 2],
     pub(super) ports: [Option<u16>; 2],
 }
 
@@ -47,36 +48,23 @@ impl fmt::Display for FlowRule {
                 f.write_str("flow-type ether")?;
                 ether_type.iter().try_for_each(|of| write!(f, " proto {of:#06x}"))?;
             }
-            FlowHeaders::Ip4(flow) => {
-                write_flow(f, "4", flow, |(address, mask)| {
-                    (mask != 0)
-                        .then(|| (Ipv4Addr::from(address), (!mask != 0).then(|| Ipv4Addr::from(!mask))))
-                })?;
-            }
-            FlowHeaders::Ip6(flow) => {
-                write_flow(f, "6", flow, |(address, mask)| {
-                    (mask != 0)
-                        .then(|| (Ipv6Addr::from(address), (!mask != 0).then(|| Ipv6Addr::from(!mask))))
-                })?;
-            }
+            FlowHeaders::Ip4(flow) => write_flow(f, true, flow)?,
+            FlowHeaders::Ip6(flow) => write_flow(f, false, flow)?,
         }
         self.vlan.iter().try_for_each(|id| write!(f, " vlan {id:#x} m {:#x}", !VLAN_ID))
     }
 }
 
 /// Writes a flow. `shown` returns an address and, if needed, its mask.
-fn write_flow<A: Copy, S: fmt::Display>(
-    f: &mut fmt::Formatter<'_>,
-    version: &str,
-    flow: &IpFlow<A>,
-    shown: impl Fn((A, A)) -> Option<(S, Option<S>)>,
-) -> fmt::Result {
-    let of_ports = transport(flow.protocol);
-    write!(f, "flow-type {}{version}", of_ports.unwrap_or("ip"))?;
-    for (side, address) in ["src", "dst"].iter().zip(flow.addresses) {
-        if let Some((address, mask)) = shown(address) {
-            write!(f, " {side}-ip {address}")?;
-            mask.iter().try_for_each(|mask| write!(f, " m {mask}"))?;
+fn write_flow(f: &mut fmt::Formatter<'_>, is_v4: bool, flow: &IpFlow) -> fmt::Result {
+    let (of_ports, all) = (transport(flow.protocol), if is_v4 { u32::MAX.into() } else { u128::MAX });
+    write!(f, "flow-type {}{}", of_ports.unwrap_or("ip"), if is_v4 { 4 } else { 6 })?;
+    for (side, (address, mask)) in ["src", "dst"].iter().zip(flow.addresses) {
+        if mask != 0 {
+            write!(f, " {side}-ip {}", address_of(is_v4, address))?;
+        }
+        if mask != 0 && mask != all {
+            write!(f, " m {}", address_of(is_v4, all & !mask))?;
         }
     }
     for (side, port) in ["src", "dst"].iter().zip(flow.ports) {

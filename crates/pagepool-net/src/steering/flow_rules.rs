@@ -6,7 +6,7 @@
 //!        ignore `not`.
 
 use super::Match;
-use super::expression::{ETHER_IP, ETHER_IP6, Expression, Prefix, Test};
+use super::expression::{ETHER_IP, ETHER_IP6, Expression, Test};
 use super::flow_rule::{FlowHeaders, FlowRule, IpFlow};
 use super::headers::WITH_PORTS;
 use crate::error::parameter;
@@ -68,7 +68,7 @@ impl Match {
                 vec![Alternative { left: vec![part.to_string()], ..Alternative::default() }]
             }
             Expression::Test(test) => {
-                Alternative::of(test).ok_or_else(|| self.unsayable(&test.to_string()))?
+                Alternative::new(test).ok_or_else(|| self.unsayable(&test.to_string()))?
             }
             Expression::Or(parts) => {
                 let mut all = Vec::new();
@@ -114,8 +114,7 @@ struct Alternative {
     vlan: Option<u16>,
     protocol: Option<u8>,
     /// Source and destination, each with its mask.
-    v4: [(u32, u32); 2],
-    v6: [(u128, u128); 2],
+    addresses: [(u128, u128); 2],
     ports: [Option<u16>; 2],
     /// The parts that no rule can express.
     left: Vec<String>,
@@ -123,7 +122,7 @@ struct Alternative {
 
 impl Alternative {
     /// The alternatives of a test; `None` if no rule can express it.
-    fn of(test: &Test) -> Option<Vec<Self>> {
+    fn new(test: &Test) -> Option<Vec<Self>> {
         let flow = Self::default();
         let sides = |side: &super::Direction, one: &dyn Fn(usize) -> Self| {
             side.places().iter().map(|&at| one(at)).collect::<Vec<_>>()
@@ -139,12 +138,8 @@ impl Alternative {
             }),
             Test::Addresses(side, prefix) => sides(side, &|at| {
                 let mut flow = flow.clone();
-                match *prefix {
-                    Prefix::V4 { address, mask } => flow.v4[at] = (address, mask),
-                    Prefix::V6 { address, mask } => flow.v6[at] = (address, mask),
-                }
-                flow.ether_type =
-                    Some(if matches!(prefix, Prefix::V4 { .. }) { ETHER_IP } else { ETHER_IP6 });
+                flow.addresses[at] = prefix.bits();
+                flow.ether_type = Some(if prefix.address.is_ipv4() { ETHER_IP } else { ETHER_IP6 });
                 flow
             }),
             Test::Tagged | Test::NeighbourDiscovery | Test::Fragment | Test::Ports(..) => return None,
@@ -152,9 +147,14 @@ impl Alternative {
     }
 
     fn is_any(&self) -> bool {
-        let Self { ether_type, vlan, protocol, v4, v6, ports, .. } = self;
-        let addresses = v4[0].1 | v4[1].1 != 0 || v6[0].1 | v6[1].1 != 0;
-        ether_type.or(*vlan).is_none() && protocol.is_none() && ports == &[None; 2] && !addresses
+        self.ether_type.or(self.vlan).is_none()
+            && self.protocol.is_none()
+            && self.ports == [None; 2]
+            && !self.has_addresses()
+    }
+
+    fn has_addresses(&self) -> bool {
+        self.addresses.iter().any(|(_, mask)| *mask != 0)
     }
 
     /// The packets in both; `None` if there are none.
@@ -163,8 +163,10 @@ impl Alternative {
             ether_type: same(self.ether_type, other.ether_type)?,
             vlan: same(self.vlan, other.vlan)?,
             protocol: same(self.protocol, other.protocol)?,
-            v4: [narrower(self.v4[0], other.v4[0])?, narrower(self.v4[1], other.v4[1])?],
-            v6: [narrower(self.v6[0], other.v6[0])?, narrower(self.v6[1], other.v6[1])?],
+            addresses: [
+                narrower(self.addresses[0], other.addresses[0])?,
+                narrower(self.addresses[1], other.addresses[1])?,
+            ],
             ports: [same(self.ports[0], other.ports[0])?, same(self.ports[1], other.ports[1])?],
             left: [&*self.left, &other.left].concat(),
         })
@@ -174,8 +176,7 @@ impl Alternative {
     fn rules(&self) -> Vec<FlowRule> {
         let rule = |headers| FlowRule { vlan: self.vlan, headers };
         let has_ports = self.ports != [None; 2];
-        let masks = (self.v4[0].1 | self.v4[1].1, self.v6[0].1 | self.v6[1].1);
-        if self.protocol.is_none() && !has_ports && masks == (0, 0) {
+        if self.protocol.is_none() && !has_ports && !self.has_addresses() {
             return vec![rule(FlowHeaders::Ether(self.ether_type))];
         }
         let protocols: Vec<Option<u8>> = match (has_ports, self.protocol) {
@@ -184,10 +185,9 @@ impl Alternative {
             (_, protocol) => vec![protocol],
         };
         let may_be = |ether_type| self.ether_type.is_none_or(|of| of == ether_type);
-        let (ports, v4, v6) = (self.ports, self.v4, self.v6);
         let of = |protocol| {
-            let over_4 = FlowHeaders::Ip4(IpFlow { protocol, addresses: v4, ports });
-            let over_6 = FlowHeaders::Ip6(IpFlow { protocol, addresses: v6, ports });
+            let flow = IpFlow { protocol, addresses: self.addresses, ports: self.ports };
+            let (over_4, over_6) = (FlowHeaders::Ip4(flow), FlowHeaders::Ip6(flow));
             [may_be(ETHER_IP).then_some(over_4), may_be(ETHER_IP6).then_some(over_6)]
         };
         protocols.into_iter().flat_map(of).flatten().map(rule).collect()
@@ -203,10 +203,7 @@ fn same<T: Copy + PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<
 }
 
 /// The longer of two prefixes; `None` if the shorter does not contain it.
-fn narrower<A>(one: (A, A), other: (A, A)) -> Option<(A, A)>
-where
-    A: Copy + Ord + std::ops::BitAnd<Output = A>,
-{
+fn narrower(one: (u128, u128), other: (u128, u128)) -> Option<(u128, u128)> {
     let (short, long) = if one.1 <= other.1 { (one, other) } else { (other, one) };
     (long.0 & short.1 == short.0).then_some(long)
 }

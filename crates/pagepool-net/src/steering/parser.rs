@@ -1,11 +1,11 @@
 //! Parses an expression.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use pagepool::Error;
 
-use super::expression::{Direction, ETHER_IP, ETHER_IP6, Expression, ICMP6, Prefix, Test};
+use super::expression::{Direction, ETHER_IP, ETHER_IP6, Expression, ICMP6, Prefix, Test, address_of};
 use crate::error::parameter;
 
 /// The most parts of an expression: jumps can span its program, and the kernel's verifier accepts it.
@@ -279,36 +279,21 @@ fn range(word: &str) -> Option<RangeInclusive<u16>> {
 }
 
 fn host(word: &str) -> Option<Prefix> {
-    word.parse().ok().map(|address| of_length(address, 128))
+    word.parse().ok().map(Prefix::host)
 }
 
 fn prefix(word: &str) -> Option<Prefix> {
     let (address, len) = word.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
-    let len = number(len).filter(|&len| len <= if address.is_ipv4() { 32 } else { 128 })?;
-    Some(of_length(address, len.into()))
+    let len = number(len).map(u32::from).filter(|&len| len <= Prefix::host(address).len)?;
+    Some(Prefix { address, len })
 }
 
-/// The prefix of `len` bits, at most all of the address.
-fn of_length(address: IpAddr, len: u32) -> Prefix {
-    match address {
-        IpAddr::V4(address) => {
-            Prefix::V4 { address: address.into(), mask: !u32::MAX.checked_shr(len).unwrap_or(0) }
-        }
-        IpAddr::V6(address) => {
-            Prefix::V6 { address: address.into(), mask: !u128::MAX.checked_shr(len).unwrap_or(0) }
-        }
-    }
-}
-
-/// The corrected prefix, if the address has bits set behind it.
+/// The prefix without the bits behind its length, if some are set.
 fn without_host_bits(prefix: &Prefix) -> Option<String> {
-    match *prefix {
-        Prefix::V4 { address, mask } => (address & !mask != 0)
-            .then(|| format!("{}/{}", Ipv4Addr::from(address & mask), mask.leading_ones())),
-        Prefix::V6 { address, mask } => (address & !mask != 0)
-            .then(|| format!("{}/{}", Ipv6Addr::from(address & mask), mask.leading_ones())),
-    }
+    let (bits, mask) = prefix.bits();
+    let exact = || format!("{}/{}", address_of(prefix.address.is_ipv4(), bits & mask), prefix.len);
+    (bits & !mask != 0).then(exact)
 }
 
 /// The words as a choice: `a, b or c`.

@@ -1,7 +1,6 @@
 //! Writes an expression as text that the parser accepts: for errors that name a part of it.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::expression::{Direction, Expression, Prefix, Test};
 
@@ -53,15 +52,9 @@ impl fmt::Display for Direction {
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::V4 { address, mask: u32::MAX } => write!(f, "host {}", Ipv4Addr::from(address)),
-            Self::V6 { address, mask: u128::MAX } => write!(f, "host {}", Ipv6Addr::from(address)),
-            Self::V4 { address, mask } => {
-                write!(f, "net {}/{}", Ipv4Addr::from(address), mask.leading_ones())
-            }
-            Self::V6 { address, mask } => {
-                write!(f, "net {}/{}", Ipv6Addr::from(address), mask.leading_ones())
-            }
+        match *self == Self::host(self.address) {
+            true => write!(f, "host {}", self.address),
+            false => write!(f, "net {}/{}", self.address, self.len),
         }
     }
 }

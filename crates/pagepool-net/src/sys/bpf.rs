@@ -381,30 +381,18 @@ struct Run {
 /// Runs an XDP program on `count` copies of a frame. Returns when all are where it sent them
 /// (linux/Documentation/bpf/bpf_prog_run.rst).
 pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io::Result<()> {
-    let mut run = Run {
-        program: program.as_raw_fd() as u32,
-        size_in: frame.len() as u32,
-        data_in: frame.as_ptr().addr() as u64,
-        repeat: count,
-        flags: RUN_LIVE_FRAMES,
-        batch: RUN_BATCH,
-        ..Run::default()
-    };
-    call_mut(PROG_RUN, &mut run).map(drop)
+    let how = Run { repeat: count, flags: RUN_LIVE_FRAMES, batch: RUN_BATCH, ..Run::default() };
+    run(program, place_of(frame), how).map(drop)
 }
 
 /// Runs an XDP program on one frame, which is not sent. Returns the program's result.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn run_frame(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
-    let mut run = Run {
-        program: program.as_raw_fd() as u32,
-        size_in: frame.len() as u32,
-        data_in: frame.as_ptr().addr() as u64,
-        repeat: 1,
-        ..Run::default()
-    };
-    call_mut(PROG_RUN, &mut run)?;
-    Ok(run.returned)
+    run(program, place_of(frame), Run { repeat: 1, ..Run::default() })
+}
+
+fn place_of(frame: &[u8]) -> (u64, u32) {
+    (frame.as_ptr().addr() as u64, frame.len() as u32)
 }
 
 /// Words of a packet's context before the caller's. Linux: `offsetof(struct __sk_buff, cb)`.
@@ -413,22 +401,15 @@ pub(crate) const OWN_WORDS: usize = 12;
 /// Runs a tc program on one packet, with two words in its context. Returns the program's result. The packet's
 /// device is the loopback of this thread's network namespace. The packet begins as a copy of `len` bytes at
 /// `addr`, if they belong to this process.
-pub(crate) fn run_packet(
-    program: BorrowedFd<'_>,
-    (addr, len): (u64, u32),
-    words: [u32; 2],
-) -> io::Result<u32> {
+pub(crate) fn run_packet(program: BorrowedFd<'_>, packet: (u64, u32), words: [u32; 2]) -> io::Result<u32> {
     let mut context = [0u32; OWN_WORDS + 2];
     context[OWN_WORDS..].copy_from_slice(&words);
-    let mut run = Run {
-        program: program.as_raw_fd() as u32,
-        size_in: len,
-        data_in: addr,
-        repeat: 1,
-        context_size: size_of_val(&context) as u32,
-        context: context.as_ptr().addr() as u64,
-        ..Run::default()
-    };
+    let (context_size, context) = (size_of_val(&context) as u32, context.as_ptr().addr() as u64);
+    run(program, packet, Run { repeat: 1, context_size, context, ..Run::default() })
+}
+
+fn run(program: BorrowedFd<'_>, (data_in, size_in): (u64, u32), how: Run) -> io::Result<u32> {
+    let mut run = Run { program: program.as_raw_fd() as u32, size_in, data_in, ..how };
     call_mut(PROG_RUN, &mut run)?;
     Ok(run.returned)
 }

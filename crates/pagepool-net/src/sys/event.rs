@@ -145,7 +145,7 @@ mod tests {
         signal(two.as_fd());
         assert!(readable());
         watch(&[&one, &two]);
-        assert!(readable(), "nobody took the signal");
+        assert!(readable(), "nothing took the signal");
         watch(&[&one]); // `two` is still readable
         assert!(!readable(), "it is not watched any more");
         signal(one.as_fd());

@@ -118,7 +118,7 @@ impl Loaded {
             }
         }
         let auto = params.tx_mode == TxMode::Auto;
-        let watch = match EgressWatch::of(queue.index) {
+        let watch = match EgressWatch::new(queue.index) {
             Ok((_, Some(what))) if auto => {
                 return Ok((None, Some(format!("packets sent by {interface} pass {what}"))));
             }

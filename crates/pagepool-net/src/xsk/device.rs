@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrameBulk};
 
-use self::description::{SocketFacts, SocketNow};
+use self::description::SocketFacts;
 pub(crate) use self::unbound_socket::UnboundSocket;
 use super::bpf::redirect::Redirect;
 use super::bpf_batch::BpfBatch;
@@ -147,20 +147,6 @@ struct Open {
     grace_period: Option<GracePeriod>,
 }
 
-/// How long sent packets may be.
-#[derive(Clone, Copy, Debug)]
-struct Lengths {
-    mtu: usize,
-    /// Whether two VLAN tags fit beyond the MTU (802.1ad), not only one.
-    two_tags: bool,
-}
-
-impl Lengths {
-    fn longest(self) -> usize {
-        self.mtu + HEADERS + if self.two_tags { VLAN_TAG } else { 0 }
-    }
-}
-
 impl XskDevice {
     /// Opens a queue of an interface in this thread's network namespace, for polling with a pool of this
     /// thread.
@@ -198,8 +184,7 @@ impl XskDevice {
         // The receiver behind a veth or a BPF program accepts one tag (include/linux/netdevice.h, v7.3:
         // __is_skb_forwardable, xdp_ok_fwd_dev); drivers of cards and TAPs accept two.
         let two_tags = open.batch.is_none() && link.kind.as_deref() != Some("veth");
-        let lengths = Lengths { mtu: link.mtu as usize, two_tags };
-        let mut this = Self::new(&params, &umem, queue, open, buffers as usize, lengths);
+        let mut this = Self::new(&params, &umem, queue, open, buffers as usize, link.mtu, two_tags);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         if umem.params().tx_metadata != TxMetadataMode::Off {
             let features = features_of(queue.index, umem.params().tx_metadata, zero_copy)?;
@@ -248,13 +233,16 @@ impl XskDevice {
         queue: Queue,
         open: Open,
         buffers: usize,
-        lengths: Lengths,
+        mtu: u32,
+        two_tags: bool,
     ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         // a packet with more buffers than the ring has slots would wait forever
         let max_buffers = most_buffers.min(params.tx_ring as usize);
-        let max_packet = lengths.longest().min(umem.packet_capacity() * max_buffers);
+        // Beyond the MTU one VLAN tag fits, or two (802.1ad).
+        let longest = mtu as usize + HEADERS + if two_tags { VLAN_TAG } else { 0 };
+        let max_packet = longest.min(umem.packet_capacity() * max_buffers);
         let copied_from = (!open.zero_copy).then(|| umem.base());
         let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
         Self {
@@ -264,7 +252,7 @@ impl XskDevice {
                 rx_ring: buffers,
                 tx_ring: slots,
                 max_packet,
-                mtu: lengths.mtu.min(max_packet.saturating_sub(HEADERS)),
+                mtu: (mtu as usize).min(max_packet.saturating_sub(HEADERS)),
                 max_buffers,
                 maps: false,
             },
@@ -272,7 +260,7 @@ impl XskDevice {
             umem: umem.clone(),
             queue,
             zero_copy: open.zero_copy,
-            facts: SocketFacts::new(params, lengths.mtu as u32, umem.params().chunk_size),
+            facts: SocketFacts::new(params, mtu, umem.params().chunk_size),
             why_ring: None,
             open: Some(open),
             redirect: None,
@@ -290,6 +278,7 @@ impl XskDevice {
 
     /// A device over rings whose other ends the caller has, like those of a zero-copy driver that polls by
     /// itself.
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn over_rings(
         params: &XskParams,
         umem: &Arc<Umem>,
@@ -297,11 +286,10 @@ impl XskDevice {
         (rx, tx): (RxRings, TxRings),
         mtu: u32,
     ) -> Self {
-        let lengths = Lengths { mtu: mtu as usize, two_tags: true };
         let (fd, batch, probe, grace_period) = (Arc::new(fd), None, None, None);
         let open = Open { fd, rx, tx, batch, zero_copy: true, busy: false, probe, grace_period };
         let queue = Queue { namespace: 0, index: 0, number: params.queue };
-        let mut this = Self::new(params, umem, queue, open, params.rx_ring as usize, lengths);
+        let mut this = Self::new(params, umem, queue, open, params.rx_ring as usize, mtu, true);
         if umem.params().tx_metadata != TxMetadataMode::Off {
             let all = TxFeatures { checksum: true, timestamp: true, launch_time: true };
             this.sender.serve(Requests::new(all, params.tx_ring as usize));
@@ -314,7 +302,7 @@ impl XskDevice {
     }
 
     /// Whether the driver uses zero copy.
-    pub fn is_zero_copy(&self) -> bool {
+    pub(crate) fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
@@ -637,8 +625,7 @@ impl Device for XskDevice {
 
     fn describe(&self) -> DeviceDescription {
         let attach = self.redirect.as_ref().and_then(|redirect| redirect.mode());
-        let now = SocketNow { zero_copy: self.zero_copy, tx_mode: self.tx_mode().0, attach };
-        self.facts.describe(self.queue, &now)
+        self.facts.describe(self.queue, self.zero_copy, self.tx_mode().0, attach)
     }
 
     fn close(&mut self) {
@@ -675,10 +662,10 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::FarEnd;
     use crate::device::{DeviceExt, Wake};
     use crate::interface::lookup;
     use crate::sys::bpf::{self, Insn};
-    use crate::testing::FarEnd;
     use crate::veth;
     use crate::{Attach, BusyPoll, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpFrame};
@@ -873,7 +860,7 @@ mod tests {
         assert_eq!(far.arriving(2).len(), 2, "two of three");
         drop((packets, done));
         device.close();
-        assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
+        assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "all buffers returned");
         assert_eq!(device.kernel_stats().tx_invalid_descs, 1, "what the kernel counted is known still");
     }
 
@@ -1083,7 +1070,7 @@ mod tests {
             return println!("SKIP grace period: {why}");
         }
         let _veth = veth::Veth::new(1, 1500);
-        assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket tells as well");
+        assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket also waits for it");
         assert_eq!(closed_without(&veth::GRACE_PERIODS[1..]), (false, 8, 0), "it is made when it is needed");
         let all = [veth::GRACE_PERIODS[0], veth::GRACE_PERIODS[1], veth::PACKET_SOCKET];
         let (knows, closed_with, out) = closed_without(&all);

@@ -44,7 +44,8 @@ pub fn umem_in_memory<P: Provider + ?Sized>(
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-/// use pagepool_net::{Device, UmemParams, umem_in_memory, xsk_in_memory};
+/// use pagepool_net::testing::{umem_in_memory, xsk_in_memory};
+/// use pagepool_net::{Device, UmemParams};
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
 /// let umem = umem_in_memory(UmemParams::default(), &arena)?;
@@ -163,22 +164,22 @@ mod tests {
         let params = UmemParams { multi_buffer: true, tx_metadata: TxMetadataMode::On, ..Default::default() };
         let (mut device, mut kernel, pool) = bed(params);
         let packet = || XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
-        let asking = |asks: TxMetadata| {
+        let with = |requests: TxMetadata| {
             let mut packet = packet();
-            asks.write(&mut packet).unwrap();
+            requests.write(&mut packet).unwrap();
             packet
         };
-        let mut several = asking(TxMetadata { launch_time: Some(1), ..Default::default() });
+        let mut several = with(TxMetadata { launch_time: Some(1), ..Default::default() });
         let more = pool.alloc_page().unwrap();
         let at = more.packet_offset();
         several.add_frag(more, at, 60).unwrap();
         let checksum = Some(TxChecksum { start: 14, offset: 44 });
         let mut packets = vec![
-            asking(TxMetadata { checksum, ..Default::default() }),
+            with(TxMetadata { checksum, ..Default::default() }),
             packet(),
             several,
-            asking(TxMetadata::default()),
-            asking(TxMetadata { timestamp: Some(3), ..Default::default() }),
+            with(TxMetadata::default()),
+            with(TxMetadata { timestamp: Some(3), ..Default::default() }),
         ];
         let mut queue = TxQueue::new();
         queue.push_burst(&mut packets);

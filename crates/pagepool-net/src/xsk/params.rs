@@ -24,7 +24,7 @@ const PAGE: u32 = 4096;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XskMode {
     /// Zero copy if the driver supports it, otherwise copy.
-    /// [`XskDevice::is_zero_copy`](super::XskDevice::is_zero_copy) returns the choice.
+    /// [`SocketInfo::zero_copy`](crate::SocketInfo::zero_copy) returns the choice.
     #[default]
     Auto,
     /// The kernel copies; any driver. It may read a sent packet from the UMEM until completion: to send it

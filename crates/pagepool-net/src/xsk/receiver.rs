@@ -253,7 +253,7 @@ impl Receiver {
         fill.submit();
     }
 
-    /// Returns how many pages are of a pool outside this UMEM. An empty pool notes that its owner starves;
+    /// Returns how many pages are of a pool outside this UMEM. An empty pool records that its owner waits;
     /// the next return wakes it.
     #[inline(always)]
     fn refill_pages(
@@ -264,13 +264,13 @@ impl Receiver {
         mapping: &mut MappingCache,
     ) -> usize {
         while want > 0 {
-            let asked = want.min(Batch::MAX);
-            let batch = pool.alloc_batch(asked);
+            let wanted = want.min(Batch::MAX);
+            let batch = pool.alloc_batch(wanted);
             let got = batch.len();
             if let Err(unmapped) = self.give_pages(fill, batch, mapping) {
                 return unmapped.len(); // they return
             }
-            if got < asked {
+            if got < wanted {
                 return 0;
             }
             want -= got;
@@ -302,7 +302,7 @@ impl Receiver {
             false => pages.insert(batch, |page, _| slots.push([at(page)])),
         };
         // Even after an error: what is in the table is on the ring.
-        slots.note();
+        slots.commit();
         done
     }
 
@@ -344,7 +344,7 @@ impl Receiver {
         let mut slots = fill.slots();
         // Table entries first, as for pages (I4).
         let done = frags.insert(run, |at| slots.push([at]));
-        slots.note();
+        slots.commit();
         done
     }
 

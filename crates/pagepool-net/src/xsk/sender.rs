@@ -154,7 +154,7 @@ impl Sender {
             }
             len <= longest
         });
-        slots.note();
+        slots.commit();
         stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
         sent
@@ -189,7 +189,7 @@ impl Sender {
             (room, bytes) = (room - buffers, bytes + len as u64);
             true
         });
-        slots.note();
+        slots.commit();
         stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
         sent
@@ -245,7 +245,7 @@ impl Sender {
             }
             fits
         });
-        slots.note();
+        slots.commit();
         stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
         sent
@@ -262,7 +262,7 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         if self.requests.is_some() {
-            return self.transmit_asking(rings, queue, mappings, stats);
+            return self.transmit_with_metadata(rings, queue, mappings, stats);
         }
         let mut taken = match queue.burst() {
             Some(packets) if !self.layout.cuts_pages() => {
@@ -280,7 +280,7 @@ impl Sender {
 
     /// Takes frames that may carry requests. Separate, so that other packets do not pay for it.
     #[inline(never)]
-    fn transmit_asking(
+    fn transmit_with_metadata(
         &mut self,
         rings: &mut TxRings,
         queue: &mut TxQueue,
@@ -297,7 +297,7 @@ impl Sender {
     /// the frame is copied whole: a copy in parts would read parts that are still in the store buffer, and
     /// stall.
     #[inline(never)]
-    fn note(&mut self, frame: XdpFrame, buffers: usize) {
+    fn store(&mut self, frame: XdpFrame, buffers: usize) {
         let Self { slots, pages, addrs, .. } = self;
         slots.insert(Some(frame), addrs[..buffers].iter(), |&addr, slot, tag| {
             let first = &mut pages[(addr >> PAGE_SHIFT) as usize];
@@ -320,7 +320,7 @@ impl Sender {
                 self.complete_by(Self::finish_frag, rings, bulk, budget, stats)
             }
             None => self.complete_by(Self::finish, rings, bulk, budget, stats),
-            Some(_) => self.complete_by(Self::finish_asking, rings, bulk, budget, stats),
+            Some(_) => self.complete_by(Self::finish_with_metadata, rings, bulk, budget, stats),
         }
     }
 
@@ -397,10 +397,10 @@ impl Sender {
 
     /// Completes an address, as [`finish`](Self::finish) does, of a frame that may have requested the time.
     #[inline(never)]
-    fn finish_asking(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
+    fn finish_with_metadata(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
         let Some(frame) = self.slots.finish(slot, |_| true).ok()? else { return Some(0) };
-        self.requests.iter_mut().for_each(|requests| requests.note(&frame));
+        self.requests.iter_mut().for_each(|requests| requests.completed(&frame));
         bulk.push(frame);
         Some(1)
     }
@@ -469,24 +469,24 @@ impl Sender {
     }
 }
 
-/// The ring and the device's memory. With `ASKS`, frames may carry requests.
-struct Sending<'a, const ASKS: bool> {
+/// The ring and the device's memory. With `METADATA`, frames may carry requests.
+struct Sending<'a, const METADATA: bool> {
     sender: &'a mut Sender,
     send: &'a mut Producer<Mapped, 2>,
     mappings: &'a mut MappingCache,
 }
 
-impl<const ASKS: bool> Sending<'_, ASKS> {
+impl<const METADATA: bool> Sending<'_, METADATA> {
     #[inline(always)]
     fn option(&self, frame: &XdpFrame) -> Result<u32, TxFit> {
         match &self.sender.requests {
-            Some(requests) if ASKS => requests.option(frame),
+            Some(requests) if METADATA => requests.option(frame),
             _ => Ok(0),
         }
     }
 }
 
-impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
+impl<const METADATA: bool> TxRing for Sending<'_, METADATA> {
     /// Writes the descriptors of a frame that can be sent, and reserves their slots.
     #[inline]
     fn fit(&mut self, frame: &XdpFrame) -> TxFit {
@@ -509,7 +509,7 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
             let more = at + 1 < buffers;
             let descriptor = addr.ok_or(TxFit::Unmapped);
             let layout = sender.layout;
-            let descriptor = descriptor.and_then(|addr| match ASKS {
+            let descriptor = descriptor.and_then(|addr| match METADATA {
                 true => layout.descriptor_behind_metadata(addr, segment.len(), more),
                 false => layout.descriptor(addr, segment.len(), more),
             });
@@ -535,10 +535,10 @@ impl<const ASKS: bool> TxRing for Sending<'_, ASKS> {
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
         // `fit` wrote the descriptors. Without a frame there is nothing to return later.
         if let Some(frame) = frame {
-            if ASKS {
+            if METADATA {
                 self.sender.requests.iter_mut().for_each(|requests| requests.sent(&frame));
             }
-            self.sender.note(frame, buffers);
+            self.sender.store(frame, buffers);
         }
     }
 }
@@ -639,7 +639,7 @@ mod tests {
                     sent.push((step, *addr));
                 }
                 let packet = XdpBuff::new(pool.alloc_page().unwrap(), 0, 60).unwrap();
-                sender.note(packet.into(), buffers);
+                sender.store(packet.into(), buffers);
                 continue;
             }
             let (frame, addr) = sent.swap_remove(step * 31 % sent.len());
@@ -760,9 +760,9 @@ mod tests {
         assert!(takes(&unaligned, 100, 2048) && takes(&unaligned, (1 << 20) - 60, 60));
         assert!(!takes(&unaligned, (1 << 20) - 60, 61), "across the memory's end");
         for layout in [&aligned, &unaligned] {
-            let asks = |addr| layout.descriptor_behind_metadata(addr, 60, false).is_ok();
-            assert!(asks(4096 + 48) && asks(48), "behind 48 bytes of the page");
-            assert!(!asks(4096 + 47) && !asks(4096) && !asks(47), "metadata in the page before");
+            let fits = |addr| layout.descriptor_behind_metadata(addr, 60, false).is_ok();
+            assert!(fits(4096 + 48) && fits(48), "behind 48 bytes of the page");
+            assert!(!fits(4096 + 47) && !fits(4096) && !fits(47), "metadata in the page before");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) mod requests;
 
 use pagepool::{AdjustError, XdpBuff};
 
-use super::sys::socket::asks;
+use super::sys::socket::tx_flags;
 
 /// Bytes before a packet for metadata.
 pub(super) const LEN: usize = 48;
@@ -93,9 +93,9 @@ impl TxMetadata {
     pub fn write(&self, packet: &mut XdpBuff) -> Result<(), AdjustError> {
         packet.adjust_meta(packet.meta().len() as isize - LEN as isize)?;
         let flag = |has: bool, flag| if has { flag } else { 0 };
-        let flags = flag(self.checksum.is_some(), asks::CHECKSUM)
-            | flag(self.timestamp.is_some(), asks::TIMESTAMP)
-            | flag(self.launch_time.is_some(), asks::LAUNCH_TIME);
+        let flags = flag(self.checksum.is_some(), tx_flags::CHECKSUM)
+            | flag(self.timestamp.is_some(), tx_flags::TIMESTAMP)
+            | flag(self.launch_time.is_some(), tx_flags::LAUNCH_TIME);
         let checksum = self.checksum.map_or(0, TxChecksum::to_word);
         let (launch, number) = (self.launch_time.unwrap_or(0), self.timestamp.unwrap_or(0));
         let words: [u64; WORDS] = [flags, checksum, launch, number, checksum, MARK];
@@ -135,7 +135,7 @@ impl TxChecksum {
     /// assert_eq!(packet[50..52], [0x84, 0x24]); // addresses, the protocol, and 26 bytes
     /// ```
     pub fn prepare(packet: &mut [u8]) -> Option<Self> {
-        let (start, offset, sum) = pseudo_header::of(packet)?;
+        let (start, offset, sum) = pseudo_header::locate(packet)?;
         packet.get_mut(start + offset..)?.first_chunk_mut().map(|place| *place = sum.to_be_bytes())?;
         Some(Self { start: u16::try_from(start).ok()?, offset: offset as u16 })
     }
@@ -176,17 +176,17 @@ pub struct TxFeatures {
 impl TxFeatures {
     pub(super) fn flags(self) -> u64 {
         let flag = |has: bool, flag| if has { flag } else { 0 };
-        flag(self.checksum, asks::CHECKSUM)
-            | flag(self.timestamp, asks::TIMESTAMP)
-            | flag(self.launch_time, asks::LAUNCH_TIME)
+        flag(self.checksum, tx_flags::CHECKSUM)
+            | flag(self.timestamp, tx_flags::TIMESTAMP)
+            | flag(self.launch_time, tx_flags::LAUNCH_TIME)
     }
 }
 
 /// The metadata of a packet with requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked([u64; WORDS]);
+pub(super) struct Requested([u64; WORDS]);
 
-impl Asked {
+impl Requested {
     /// Reads metadata with our mark.
     #[inline]
     pub(super) fn read(meta: &[u8]) -> Option<Self> {
@@ -208,12 +208,12 @@ impl Asked {
     /// Whether the checksum is in a first buffer of this length.
     #[inline]
     pub(super) fn fits(self, len: usize) -> bool {
-        self.flags() & asks::CHECKSUM == 0 || TxChecksum::end(self.0[1]) <= len
+        self.flags() & tx_flags::CHECKSUM == 0 || TxChecksum::end(self.0[1]) <= len
     }
 
     #[inline]
     pub(super) fn wants_time(self) -> bool {
-        self.flags() & asks::TIMESTAMP != 0
+        self.flags() & tx_flags::TIMESTAMP != 0
     }
 
     /// The time, if it was requested and written.

@@ -103,6 +103,7 @@ impl Umem {
         Ok(Arc::new(this))
     }
 
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn unregistered(
         id: DomainId,
         params: UmemParams,
@@ -400,23 +401,26 @@ mod tests {
     fn missing_software_checksums_are_not_blamed_on_zero_copy() {
         let arena = pagepool::ArenaParams { max_bytes: 1 << 20, ..Default::default() };
         let arena = pagepool::Arena::new(arena).unwrap();
-        let said = |tx_metadata| {
+        let error = |tx_metadata| {
             let umem = UmemParams { tx_metadata, ..Default::default() };
             let umem = crate::xsk::memory_kernel::umem_in_memory(umem, &arena).unwrap();
             let at = Queue { namespace: 0, index: 1, number: 0 };
             let refused = io::Error::from_raw_os_error(errno::EOPNOTSUPP);
             umem.not_bound(refused, at, Duration::ZERO, false).to_string()
         };
-        let software = said(TxMetadataMode::SoftwareChecksum);
+        let software = error(TxMetadataMode::SoftwareChecksum);
         assert!(software.contains("use TxMetadataMode::On") && !software.contains("zero copy"), "{software}");
-        assert!(said(TxMetadataMode::On).contains("the driver does not support zero copy here (chunk "));
+        assert!(error(TxMetadataMode::On).contains("the driver does not support zero copy here (chunk "));
     }
 
     #[test]
     fn what_a_driver_finds_invalid_names_the_condition() {
         for (mode, shared) in [(XskMode::ZeroCopy, false), (XskMode::Auto, true)] {
-            let said = refused_as_invalid(3, mode, shared, DriverOf::default());
-            assert!(said.contains("zero copy for queue 3") && said.contains("iommu_platform=on"), "{said}");
+            let error = refused_as_invalid(3, mode, shared, DriverOf::default());
+            assert!(
+                error.contains("zero copy for queue 3") && error.contains("iommu_platform=on"),
+                "{error}"
+            );
         }
         let copied = refused_as_invalid(3, XskMode::Copy, false, DriverOf::default());
         assert!(copied.contains("requires Linux 5.10"));
@@ -424,15 +428,15 @@ mod tests {
 
     #[test]
     fn queues_with_zero_copy_that_are_others_are_named() {
-        let said = |name: &str, kernel, queue| {
+        let error = |name: &str, kernel, queue| {
             let driver = DriverOf { name: name.into(), queues: 8, kernel };
             refused_as_invalid(queue, XskMode::ZeroCopy, false, driver)
         };
-        let text = said("mlx5_core", (6, 0), 3);
+        let text = error("mlx5_core", (6, 0), 3);
         assert!(text.contains("queues 8 to 15") && text.contains("open queue 11 "), "{text}");
         for (name, kernel, queue) in [("mlx5_core", (6, 1), 3), ("ice", (6, 0), 3), ("mlx5_core", (5, 15), 8)]
         {
-            assert!(!said(name, kernel, queue).contains("queues 8 to 15"), "{name} {kernel:?} {queue}");
+            assert!(!error(name, kernel, queue).contains("queues 8 to 15"), "{name} {kernel:?} {queue}");
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pagepool_lab::FrameSocket;
 use pagepool_link::{Namespace, Netlink, VethEnd};
-use pagepool_net::testing::FarEnd;
+use pagepool_net::FarEnd;
 
 /// Longer than any wait that succeeds, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ pub fn missing() -> Option<String> {
     if fd < 0 {
         return Some(format!("the kernel has no AF_XDP: {}", io::Error::last_os_error()));
     }
-    // SAFETY: nobody else has it.
+    // SAFETY: it has no other owner.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Namespace::new("trial").err().map(|error| error.to_string())
 }
@@ -156,7 +156,7 @@ pub struct Refused {
     pub errno: libc::c_int,
 }
 
-/// The two commands of `membarrier` that tell of grace periods: that which asks for commands, and the one.
+/// The two commands of `membarrier` for grace periods: the query, and the wait.
 pub const GRACE_PERIODS: [Refused; 2] = [
     Refused { call: libc::SYS_membarrier, argument: (0, 0), errno: libc::EPERM },
     Refused { call: libc::SYS_membarrier, argument: (0, 1), errno: libc::EINVAL },
@@ -301,7 +301,7 @@ impl Tap {
         // SAFETY: the call takes three integers.
         let fd = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(all)) };
         assert!(fd >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: nobody else has it.
+        // SAFETY: it has no other owner.
         let this = Self(unsafe { OwnedFd::from_raw_fd(fd) });
         let index = Netlink::open().and_then(|mut here| here.link(interface)).expect("it is there").index;
         // SAFETY: zeroes are an address.

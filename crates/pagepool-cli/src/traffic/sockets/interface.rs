@@ -141,7 +141,7 @@ fn split(device: &str) -> Result<(&'static str, &str), String> {
     if !device.contains(':') {
         return Ok((SCHEME, device));
     }
-    let (driver, interface) = Driver::of(device).map_err(in_words)?;
+    let (driver, interface) = Driver::find(device).map_err(in_words)?;
     match driver.no_interface {
         None => Ok((driver.scheme, interface)),
         Some(why) => Err(format!(

@@ -217,7 +217,6 @@ impl SocketSizes {
             multi_buffer: self.needs.multi_buffer(),
             pool: self.pool(),
             af_xdp: AfXdpParams { umem, ..AfXdpParams::default() },
-            ..OpenParams::default()
         }
     }
 

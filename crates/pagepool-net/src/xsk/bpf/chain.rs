@@ -57,7 +57,7 @@ impl ChainedProgram {
     pub(super) fn load(code: &[Insn], slot: ChainSlot) -> io::Result<Self> {
         // The kernel checks a program against one function. It may then replace others of that type.
         let model = Dispatcher::load(ChainForm::Second, 0, &[slot])?;
-        let types = extension::load_types(&FunctionTypes::of([PROGRAM]).to_bytes())?;
+        let types = extension::load_types(&FunctionTypes::new([PROGRAM]).to_bytes())?;
         let functions = [[0, FunctionTypes::number(0)]];
         let typed = TypedFunctions { types: types.as_fd(), functions: &functions };
         let target = (model.program.as_fd(), dispatcher::slot_type(0));
@@ -187,7 +187,7 @@ impl XdpChain<'_> {
             let read = old.as_ref().map_or(Ok((self.begins, Vec::new())), |old| self.programs(old));
             let (form, mut programs) = read?;
             if !edit(&mut programs) {
-                return Ok(there.map(|there| ChainPlace::of(there, None)));
+                return Ok(there.map(|there| ChainPlace::new(there, None)));
             }
             let places = there.map_or(places.to_vec(), |there| vec![there.mode]);
             attempts += 1;
@@ -325,7 +325,7 @@ impl XdpChain<'_> {
         for (at, &mode) in places.iter().enumerate() {
             let (old, fd) = (old.map(|old| old.program.as_fd()), new.map(|new| new.program.as_fd()));
             match self.netlink.exchange_xdp(self.index, mode == XdpMode::Generic, old, fd) {
-                Ok(()) => return Ok(new.map(|new| ChainPlace::of(AttachedXdp { id: new.id, mode }, why))),
+                Ok(()) => return Ok(new.map(|new| ChainPlace::new(AttachedXdp { id: new.id, mode }, why))),
                 Err(error) if at + 1 < places.len() && !is_final(&error) => {
                     why = Some(format!("the driver of {} refused it: {error}", self.interface));
                 }
@@ -388,7 +388,7 @@ impl XdpChain<'_> {
 }
 
 impl ChainPlace {
-    fn of(there: AttachedXdp, why: Option<String>) -> Self {
+    fn new(there: AttachedXdp, why: Option<String>) -> Self {
         Self { id: there.id, generic: there.mode == XdpMode::Generic, why }
     }
 }

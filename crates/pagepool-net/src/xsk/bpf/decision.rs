@@ -61,16 +61,16 @@ pub(super) enum Decision {
 }
 
 impl Decision {
-    pub(super) fn of(expression: &Expression) -> Self {
+    pub(super) fn new(expression: &Expression) -> Self {
         match expression {
             Expression::All => Self::Always(true),
             Expression::Test(test) => Self::of_test(test),
-            Expression::Not(part) => match Self::of(part) {
+            Expression::Not(part) => match Self::new(part) {
                 Self::Always(all) => Self::Always(!all),
                 part => Self::Not(Box::new(part)),
             },
-            Expression::And(parts) => Self::joined(parts.iter().map(Self::of), true),
-            Expression::Or(parts) => Self::joined(parts.iter().map(Self::of), false),
+            Expression::And(parts) => Self::joined(parts.iter().map(Self::new), true),
+            Expression::Or(parts) => Self::joined(parts.iter().map(Self::new), false),
         }
     }
 
@@ -114,19 +114,13 @@ impl Decision {
     }
 
     fn of_addresses(side: Direction, prefix: &Prefix) -> Self {
-        let (family, words) = match *prefix {
-            Prefix::V4 { address, mask } => (4, vec![(address, mask)]),
-            Prefix::V6 { address, mask } => (
-                6,
-                (0..4).map(|part| [address, mask].map(|of| (of >> (96 - 32 * part)) as u32).into()).collect(),
-            ),
-        };
+        let ((address, mask), is_v4) = (prefix.bits(), prefix.address.is_ipv4());
+        let (family, parts) = if is_v4 { (4, 1) } else { (6, 4) };
+        let word = |of: u128, part| (of >> (32 * (parts - 1 - part))) as u32;
         let bits = |side| {
-            let parts = words.iter().enumerate().filter(|(_, (_, mask))| *mask != 0);
-            Self::joined(
-                parts.map(|(part, &(value, mask))| Self::bits(Fact::Address(side, part), mask, value)),
-                true,
-            )
+            let parts = (0..parts).filter(|&part| word(mask, part) != 0);
+            let equal = |part| Self::bits(Fact::Address(side, part), word(mask, part), word(address, part));
+            Self::joined(parts.map(equal), true)
         };
         Self::joined([Self::bits(Fact::Family, !0, family), Self::of_sides(side, bits)].into_iter(), true)
     }

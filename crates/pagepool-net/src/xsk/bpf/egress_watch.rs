@@ -41,18 +41,18 @@ pub(in crate::xsk) struct EgressWatch {
 impl EgressWatch {
     /// Watches an interface in the calling thread's network namespace. Also returns what packets pass on
     /// their way out, except taps.
-    pub(in crate::xsk) fn of(index: u32) -> io::Result<(Self, Option<String>)> {
+    pub(in crate::xsk) fn new(index: u32) -> io::Result<(Self, Option<String>)> {
         let changes = LinkChanges::of(index)?; // before the first look, to miss nothing
         let (queues, has_filters) = (queues(index), filters(index).unwrap_or(false));
         let (name, taps, has_queues) = (lookup::name_of(index), Taps::open().ok(), queues.is_some());
         let mut rulesets = Rulesets::open().ok();
-        let asked = rulesets.as_mut().and_then(|rulesets| rulesets.hold(&name).ok());
-        let has_rules = asked == Some(true);
+        let rules = rulesets.as_mut().and_then(|rulesets| rulesets.hold(&name).ok());
+        let has_rules = rules == Some(true);
         let passed = queues
             .or_else(|| has_filters.then(|| "traffic control (tc) programs".into()))
             .or_else(|| has_rules.then(|| "rules of nftables at the egress".into()));
         // Each query to a kernel without nftables makes it search for the module.
-        let rulesets = rulesets.filter(|_| asked.is_some());
+        let rulesets = rulesets.filter(|_| rules.is_some());
         let mut this = Self {
             index,
             name,
@@ -98,8 +98,8 @@ impl EgressWatch {
     pub(in crate::xsk) fn look(&mut self) -> bool {
         self.looked = ticks();
         self.has_filters = filters(self.index).unwrap_or(self.has_filters);
-        let asked = self.rulesets.as_mut().and_then(|rulesets| rulesets.hold(&self.name).ok());
-        self.has_rules = asked.unwrap_or(self.has_rules);
+        let rules = self.rulesets.as_mut().and_then(|rulesets| rulesets.hold(&self.name).ok());
+        self.has_rules = rules.unwrap_or(self.has_rules);
         self.has_taps = self.sees_taps();
         self.hear()
     }
@@ -137,7 +137,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     fn passed(index: u32) -> Option<String> {
-        EgressWatch::of(index).unwrap().1
+        EgressWatch::new(index).unwrap().1
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         }
         let veth = veth::Veth::new(1, 1500);
         let index = lookup::look_up("near0").unwrap().index;
-        let mut watch = EgressWatch::of(index).unwrap().0;
+        let mut watch = EgressWatch::new(index).unwrap().0;
         assert_eq!((passed(index), watch.has_some()), (None, false));
         let op = |code| Insn { code, registers: 0, offset: 0, imm: 0 };
         let passes_all = bpf::load(&[op(0xb7), op(0x95)], bpf::Kind::Packet).unwrap(); // r0 = 0, exit
@@ -172,7 +172,7 @@ mod tests {
         }
         let _veth = veth::Veth::new(2, 1500);
         let [mut near, mut other] =
-            ["near0", "near1"].map(|name| EgressWatch::of(lookup::look_up(name).unwrap().index).unwrap().0);
+            ["near0", "near1"].map(|name| EgressWatch::new(lookup::look_up(name).unwrap().index).unwrap().0);
         let rule = match DropRule::add("near0") {
             Ok(rule) => rule,
             Err(why) => return println!("SKIP rules of nftables: it needs Linux 5.16: {why}"),
@@ -190,7 +190,7 @@ mod tests {
             return println!("SKIP taps: {why}");
         }
         let _veth = veth::Veth::new(2, 1500);
-        let mut watch = EgressWatch::of(lookup::look_up("near0").unwrap().index).unwrap().0;
+        let mut watch = EgressWatch::new(lookup::look_up("near0").unwrap().index).unwrap().0;
         let mut looks = || watch.look() && watch.has_some();
         let elsewhere = veth::Tap::new("near1");
         assert!(!looks());
@@ -217,7 +217,7 @@ mod tests {
         if let Err(why) = ip("link add bridge0 type bridge") {
             return println!("SKIP {name}: {why}");
         }
-        let mut watch = EgressWatch::of(lookup::look_up("near0").unwrap().index).unwrap().0;
+        let mut watch = EgressWatch::new(lookup::look_up("near0").unwrap().index).unwrap().0;
         for words in
             ["set near0 master bridge0", "set near0 nomaster", "set near0 master bridge0", "del bridge0"]
         {
@@ -235,7 +235,7 @@ mod tests {
         }
         let veth = veth::Veth::new(2, 1500);
         let [mut first, mut second] =
-            ["near0", "near1"].map(|name| EgressWatch::of(lookup::look_up(name).unwrap().index).unwrap().0);
+            ["near0", "near1"].map(|name| EgressWatch::new(lookup::look_up(name).unwrap().index).unwrap().0);
         veth.set_up("near1", false);
         veth.set_up("near1", true);
         assert!(first.hear() && second.hear(), "both are there");

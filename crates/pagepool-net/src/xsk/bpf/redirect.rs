@@ -99,7 +99,7 @@ struct Ours {
     how: Attach,
     kind: sys::Kind,
     /// Queries the driver for metadata.
-    asks: Vec<Insn>,
+    metadata_code: Vec<Insn>,
     /// Passes all packets to the stack.
     passing: OwnedFd,
     passing_id: u32,
@@ -202,7 +202,7 @@ impl Redirect {
         link: &LinkInfo,
         how: Attach,
         frags: bool,
-        asks: Option<Functions>,
+        functions: Option<Functions>,
         pin: Option<(PathBuf, Option<XdpLink>)>,
     ) -> Result<Arc<Self>, Error> {
         let interface = &*link.name;
@@ -211,9 +211,10 @@ impl Redirect {
         let passing = sys::load(&program::pass(), sys::Kind::Xdp { frags });
         let passing = passing.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
         let passing_id = sys::program_id(passing.as_fd()).unwrap_or(0);
-        let metadata = asks.map(|_| RxMetadataReader::new());
-        let asks = asks.zip(metadata).map_or(Vec::new(), |(asks, reader)| asks.instructions(reader));
-        let code = [&*asks, &program::redirect(map.as_raw_fd())].concat();
+        let metadata = functions.as_ref().map(|_| RxMetadataReader::new());
+        let metadata_code =
+            functions.zip(metadata).map_or(Vec::new(), |(functions, reader)| functions.instructions(reader));
+        let code = [&*metadata_code, &program::redirect(map.as_raw_fd())].concat();
         let kind = match metadata {
             None => sys::Kind::Xdp { frags },
             Some(_) => sys::Kind::XdpOf { interface: link.index, frags },
@@ -227,7 +228,7 @@ impl Redirect {
             index: link.index,
             how,
             kind,
-            asks,
+            metadata_code,
             passing,
             passing_id,
             attached: attached.flatten().map_or_else(OnceLock::new, OnceLock::from),
@@ -340,7 +341,7 @@ impl Redirect {
             let must_be = "left out: the XDP program is not this Redirect's, and selects packets itself";
             return Err(parameter("match", by, must_be));
         };
-        let taken = [&*ours.asks, &program::redirect(self.map.as_raw_fd())].concat();
+        let taken = [&*ours.metadata_code, &program::redirect(self.map.as_raw_fd())].concat();
         let program = sys::load(&steer::steer(by, &taken), ours.kind).map_err(|e| not_steered(by, e))?;
         let mut new = Redirecting::new(program);
         let mut redirecting = ours.lock();
@@ -451,6 +452,8 @@ impl Redirect {
     /// Names the map in a BPF file system, for other processes that insert sockets of other queues: see
     /// [`pinned`](Self::pinned). Name and map stay until the file is removed. The XDP program is detached
     /// with this all the same.
+    #[doc(hidden)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn pin_map(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         pin(self.map(), path.as_ref())
     }
@@ -505,8 +508,8 @@ impl Redirect {
     }
 
     /// The key for a socket: the queue's number, unless another program uses other keys.
-    pub(in crate::xsk) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
-        let key = asked.unwrap_or(queue);
+    pub(in crate::xsk) fn key(&self, queue: u32, chosen: Option<u32>) -> Result<u32, Error> {
+        let key = chosen.unwrap_or(queue);
         if (self.ours.is_some() || self.member.is_some()) && key != queue {
             let must_be =
                 format!("left out, or {queue}: this Redirect's program uses the queue number as key");

@@ -1,7 +1,7 @@
 //! The XDP program of an expression: takes packets that match, and passes the rest to the stack.
 //!
 //! ```text
-//!   headers                       ; each that the expression asks for is read once, to a word of the stack
+//!   headers                       ; each that the expression tests is read once, to a word of the stack
 //!   decide                        ; comparisons of these words, and jumps: `and` and `or` end early
 //!   taken: r1 = r6 ...            ; what the caller does with a packet
 //!   passed: r0 = 2; exit          ; XDP_PASS
@@ -39,7 +39,7 @@ const LONGEST_EXTENSION: i32 = 8 * 256;
 /// The program of an expression. `taken` handles a packet that matches: it gets the context in r1, and ends
 /// the program.
 pub(in crate::xsk) fn steer(by: &Match, taken: &[Insn]) -> Vec<Insn> {
-    let decision = Decision::of(by.expression());
+    let decision = Decision::new(by.expression());
     match decision {
         Decision::Always(true) => return taken.to_vec(),
         Decision::Always(false) => return pass().to_vec(),

@@ -34,15 +34,6 @@ pub(super) struct SocketFacts {
     theirs: Option<Attach>,
 }
 
-/// What may change, or is known only later.
-#[derive(Debug)]
-pub(super) struct SocketNow<'a> {
-    pub(super) zero_copy: bool,
-    pub(super) tx_mode: TxMode,
-    /// Where our XDP program runs, and why not in the driver.
-    pub(super) attach: Option<(Attach, Option<&'a str>)>,
-}
-
 impl SocketFacts {
     pub(super) fn new(params: &XskParams, mtu: u32, chunk: u32) -> Self {
         Self {
@@ -63,18 +54,24 @@ impl SocketFacts {
         });
     }
 
-    pub(super) fn describe(&self, queue: Queue, now: &SocketNow<'_>) -> DeviceDescription {
-        let (attach, why) = now.attach.unzip();
+    pub(super) fn describe(
+        &self,
+        queue: Queue,
+        zero_copy: bool,
+        tx_mode: TxMode,
+        attach: Option<(Attach, Option<&str>)>,
+    ) -> DeviceDescription {
+        let (attach, why) = attach.unzip();
         let attach = attach.or(self.theirs);
         let [rx_ring, tx_ring] = self.rings;
-        let tx_mode = if now.tx_mode == TxMode::BpfBatch { "bpf-batch" } else { "ring" };
+        let tx_mode = if tx_mode == TxMode::BpfBatch { "bpf-batch" } else { "ring" };
         let mut params = vec![
-            ("mode", Attach::mode_name(attach, now.zero_copy)),
+            ("mode", Attach::mode_name(attach, zero_copy)),
             ("rx_ring", rx_ring.to_string()),
             ("tx_ring", tx_ring.to_string()),
             ("chunk", self.chunk.to_string()),
             ("mtu", self.mtu.to_string()),
-            ("zero_copy", now.zero_copy.to_string()),
+            ("zero_copy", zero_copy.to_string()),
             ("tx_mode", tx_mode.to_owned()),
         ];
         params.extend(self.is_busy_polled.then(|| ("busy_poll", "true".to_owned())));

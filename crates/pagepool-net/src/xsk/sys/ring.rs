@@ -98,14 +98,14 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         debug_assert!(self.known_room() > 0, "there is room");
         let mut slots = self.slots();
         slots.push(entry);
-        slots.note();
+        slots.commit();
     }
 
-    /// The next slots to write, as many as there is room for, until `note`.
+    /// The next slots to write, as many as there is room for, until `commit`.
     #[inline(always)]
     pub(crate) fn slots(&mut self) -> Slots<'_, M::Entries<'_>, WORDS> {
         let room = self.known_room();
-        Slots { entries: self.memory.entries(), room, next: self.next, noted: &mut self.next }
+        Slots { entries: self.memory.entries(), room, next: self.next, committed: &mut self.next }
     }
 
     /// Prefetches the lines of `n` slots, `but` slots ahead, from the other end's cache.
@@ -153,14 +153,14 @@ pub(crate) struct Slots<'a, E, const WORDS: usize> {
     entries: E,
     room: usize,
     next: u32,
-    noted: &'a mut u32,
+    committed: &'a mut u32,
 }
 
 impl<E: Entries<WORDS>, const WORDS: usize> Slots<'_, E, WORDS> {
     /// Writes the next slot, for which there is room.
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
-        debug_assert!((self.next.wrapping_sub(*self.noted) as usize) < self.room, "there is room");
+        debug_assert!((self.next.wrapping_sub(*self.committed) as usize) < self.room, "there is room");
         self.entries.set(self.next, entry);
         self.next = self.next.wrapping_add(1);
     }
@@ -168,14 +168,14 @@ impl<E: Entries<WORDS>, const WORDS: usize> Slots<'_, E, WORDS> {
     /// Takes back the last `n` slots that were pushed here.
     #[inline(always)]
     pub(crate) fn cancel(&mut self, n: usize) {
-        debug_assert!(n as u32 <= self.next.wrapping_sub(*self.noted), "what was noted stays");
+        debug_assert!(n as u32 <= self.next.wrapping_sub(*self.committed), "what was committed stays");
         self.next = self.next.wrapping_sub(n as u32);
     }
 
     /// Notes the slots as written, unseen by the other end.
     #[inline(always)]
-    pub(crate) fn note(self) {
-        *self.noted = self.next;
+    pub(crate) fn commit(self) {
+        *self.committed = self.next;
     }
 }
 
@@ -406,7 +406,7 @@ mod tests {
                 if bursts {
                     let mut slots = producer.slots();
                     these.for_each(|entry| slots.push(entry));
-                    slots.note();
+                    slots.commit();
                 } else {
                     these.for_each(|entry| producer.push(entry));
                 }

@@ -29,7 +29,7 @@ pub(crate) const CONTINUED: u32 = libc::XDP_PKT_CONTD;
 pub(crate) const WITH_METADATA: u32 = libc::XDP_TX_METADATA;
 
 /// Requests in metadata: the flags of `struct xsk_tx_metadata`.
-pub(crate) mod asks {
+pub(crate) mod tx_flags {
     pub(crate) const TIMESTAMP: u64 = libc::XDP_TXMD_FLAGS_TIMESTAMP as u64;
     pub(crate) const CHECKSUM: u64 = libc::XDP_TXMD_FLAGS_CHECKSUM as u64;
     /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.15).

@@ -7,7 +7,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Where a packet's TCP or UDP header begins, where in it the checksum is, and its initial value.
-pub(super) fn of(packet: &[u8]) -> Option<(usize, usize, u16)> {
+pub(super) fn locate(packet: &[u8]) -> Option<(usize, usize, u16)> {
     let headers = Headers::read(packet);
     let (protocol, [network, transport]) = (headers.protocol?, headers.places?);
     let (offset, least) = match protocol {
@@ -93,7 +93,7 @@ mod tests {
                 [(v4(protocol, &payload), 42, 30..38), (v6(protocol, &payload), 62, 22..54)]
             {
                 let wanted = full(&frame[addresses]);
-                let (start, place, sum) = of(&frame).expect("it has one");
+                let (start, place, sum) = locate(&frame).expect("it has one");
                 assert_eq!((start, place), (at, offset));
                 frame[start + place..start + place + 2].copy_from_slice(&sum.to_be_bytes());
                 assert_eq!(checksum(&frame[start..]), wanted, "{protocol}");
@@ -113,9 +113,9 @@ mod tests {
             frame
         };
         let none = [v4(1, &payload), fragment(v4(UDP, &payload)), short(v4(UDP, &payload)), v4(UDP, &[7; 4])];
-        assert_eq!(none.map(|frame| of(&frame)), [None; 4]);
+        assert_eq!(none.map(|frame| locate(&frame)), [None; 4]);
         let whole = v6(TCP, &payload);
-        assert!(of(&whole).is_some());
-        assert!((0..14 + 40 + 8 + 20).all(|len| of(&whole[..len]).is_none()));
+        assert!(locate(&whole).is_some());
+        assert!((0..14 + 40 + 8 + 20).all(|len| locate(&whole[..len]).is_none()));
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use pagepool::{Error, XdpFrame};
 
-use super::{Asked, TxFeatures, TxMetadataMode, TxTimestamp};
+use super::{Requested, TxFeatures, TxMetadataMode, TxTimestamp};
 use crate::device::tx_slots::TxFit;
 use crate::error::parameter;
 use crate::interface::lookup::{self, DriverOf};
@@ -43,10 +43,10 @@ impl Requests {
     /// ignore it, or refuse the descriptor and stall the ring behind it.
     #[inline]
     pub(in crate::xsk) fn option(&self, frame: &XdpFrame) -> Result<u32, TxFit> {
-        let Some(asked) = Asked::read(frame.meta()) else { return Ok(0) };
-        match asked.flags() {
+        let Some(requested) = Requested::read(frame.meta()) else { return Ok(0) };
+        match requested.flags() {
             0 => Ok(0),
-            flags if flags & !self.served == 0 && asked.fits(frame.data().len()) => Ok(WITH_METADATA),
+            flags if flags & !self.served == 0 && requested.fits(frame.data().len()) => Ok(WITH_METADATA),
             _ => Err(TxFit::BadMetadata),
         }
     }
@@ -58,15 +58,17 @@ impl Requests {
     /// Counts a frame on the ring.
     #[inline]
     pub(in crate::xsk) fn sent(&mut self, frame: &XdpFrame) {
-        self.awaited += usize::from(Asked::read(frame.meta()).is_some_and(Asked::wants_time));
+        self.awaited += usize::from(Requested::read(frame.meta()).is_some_and(Requested::wants_time));
     }
 
     /// Stores the time of a completed frame.
     #[inline]
-    pub(in crate::xsk) fn note(&mut self, frame: &XdpFrame) {
-        let Some(asked) = Asked::read(frame.meta()).filter(|asked| asked.wants_time()) else { return };
+    pub(in crate::xsk) fn completed(&mut self, frame: &XdpFrame) {
+        let Some(requested) = Requested::read(frame.meta()).filter(|requested| requested.wants_time()) else {
+            return;
+        };
         self.awaited = self.awaited.saturating_sub(1);
-        let Some(time) = asked.timestamp() else { return };
+        let Some(time) = requested.timestamp() else { return };
         if self.times.len() == self.most {
             self.times.pop_front();
             self.lost += 1;

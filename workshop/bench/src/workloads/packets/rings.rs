@@ -4,13 +4,15 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+use pagepool_cli::report::error_chain;
+use pagepool_net::testing::{umem_in_memory, xsk_in_memory};
+use pagepool_net::{Action, Forwarder, Ingress, PortId, Umem, UmemParams};
+
 use crate::measure::counted::{Moves, Rule};
 use crate::measure::workload::{Ready, Workload};
 use crate::workloads::owner::CACHE_ONLY;
 use crate::workloads::pools;
-use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
-use pagepool_cli::report::error_chain;
-use pagepool_net::{Action, Forwarder, Ingress, PortId, Umem, UmemParams, umem_in_memory, xsk_in_memory};
 
 const BUDGET: usize = 64;
 const SLOTS: u32 = 1024;

@@ -162,7 +162,7 @@ pub(in crate::xsk::bpf) fn version(configuration: &[u8]) -> Option<u8> {
 pub(in crate::xsk::bpf) fn types(form: ChainForm, slots: usize) -> FunctionTypes {
     let names: Vec<String> = (0..slots).map(|slot| format!("prog{slot}")).collect();
     let names = std::iter::once(NAME).chain(names.iter().map(String::as_str));
-    FunctionTypes::of(names).note("xdp_metadata", "dispatcher_version", form.version().into())
+    FunctionTypes::new(names).with_number("xdp_metadata", "dispatcher_version", form.version().into())
 }
 
 pub(in crate::xsk::bpf) fn slot_type(slot: usize) -> u32 {

@@ -27,7 +27,7 @@ pub(in crate::xsk::bpf) struct FunctionTypes {
 
 impl FunctionTypes {
     /// The kernel accepts names of up to 128 bytes.
-    pub(in crate::xsk::bpf) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(in crate::xsk::bpf) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut this = Self { types: Vec::new(), texts: vec![0], count: 0 };
         let [int, context, argument] = ["int", "xdp_md", "ctx"].map(|name| this.text(name));
         this.add(&[int, INT, 4, SIGNED_32]);
@@ -46,7 +46,7 @@ impl FunctionTypes {
     }
 
     /// Adds a number under a name, encoded like libbpf's `__uint`: as the length of an array in a section.
-    pub(in crate::xsk::bpf) fn note(mut self, section: &str, name: &str, number: u32) -> Self {
+    pub(in crate::xsk::bpf) fn with_number(mut self, section: &str, name: &str, number: u32) -> Self {
         let [section, name] = [section, name].map(|name| self.text(name));
         self.add(&[0, ARRAY, 0, 1, 1, number]);
         self.add(&[0, POINTER, self.count]);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn functions_have_the_numbers_that_are_said() {
-        let bytes = FunctionTypes::of(["first", "second"]).note("section", "version", 2).to_bytes();
+        let bytes = FunctionTypes::new(["first", "second"]).with_number("section", "version", 2).to_bytes();
         let found = btf::functions(&bytes, ["second", "first", "version"]);
         assert_eq!(found, Ok([Some(FunctionTypes::number(1)), Some(FunctionTypes::number(0)), None]));
     }

@@ -10,11 +10,7 @@
 use std::collections::VecDeque;
 
 use pagepool::{Bound, Error, PageBuf, XdpBuff, XdpFrameBulk};
-
-use super::device::{Armed, Device, DeviceDescription, DeviceInfo, QueueState, make_room};
-use super::stats::DeviceStats;
-use super::tx_queue::TxQueue;
-use crate::error::parameter;
+use pagepool_net::{Armed, Device, DeviceDescription, DeviceInfo, DeviceStats, QueueState, TxQueue};
 
 /// How often a fault happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,14 +68,17 @@ impl Default for FaultParams {
 
 impl FaultParams {
     fn check(&self) -> Result<(), Error> {
+        let zero = |field, must_be: &str| {
+            Err(Error::Parameter { field, value: "0".into(), must_be: must_be.into() })
+        };
         for (field, chance) in self.chances() {
             if matches!(chance, Chance::Every(0) | Chance::OneIn(0)) {
-                return Err(parameter(field, 0, "1 or more: use Chance::Never for no fault"));
+                return zero(field, "1 or more: use Chance::Never for no fault");
             }
         }
         match (self.seed, self.delay_polls) {
-            (0, _) => Err(parameter("seed", 0, "any other number")),
-            (_, 0) => Err(parameter("delay_polls", 0, "1 or more")),
+            (0, _) => zero("seed", "any other number"),
+            (_, 0) => zero("delay_polls", "1 or more"),
             _ => Ok(()),
         }
     }
@@ -166,7 +165,8 @@ fn next(random: &mut u64) -> u64 {
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-/// use pagepool_net::{Chance, Device, FaultNic, FaultParams, MemNicParams, NicDomain, mem_nic};
+/// use pagepool_net::{Device, MemNicParams, NicDomain, mem_nic};
+/// use pagepool_testing::{Chance, FaultNic, FaultParams};
 /// let domain = NicDomain::new("mem0");
 /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();
@@ -305,7 +305,9 @@ impl<D: Device> Device for FaultNic<D> {
         }
         self.polls += 1;
         self.release();
-        make_room(into, budget, self.inner.info().rx_ring);
+        if into.capacity() == 0 {
+            into.reserve_exact(budget.min(self.inner.info().rx_ring));
+        }
         let room = budget.min(into.capacity() - into.len());
         let mut fresh = std::mem::take(&mut self.fresh);
         self.inner.receive(pool, &mut fresh, room.saturating_sub(self.ready.len()));

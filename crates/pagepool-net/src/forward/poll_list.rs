@@ -5,7 +5,7 @@
 //! Sweep  a round that polls every port: after 32 rounds, after 1,536 moves (a forwarded packet makes three:
 //!        received, sent, taken back), after a round that moved nothing, and after a sleep. No packet waits
 //!        longer before it is seen, and an idle forwarder polls every port.
-//! Queued the ports with frames that wait for their transmit ring; only these are asked to send.
+//! Queued the ports with frames that wait for their transmit ring; only these send.
 //! Cost   a round: a few instructions for each polled port, none for one that rests.
 
 use super::port::Port;
@@ -15,7 +15,7 @@ const SWEEP_ROUNDS: u32 = 32;
 const SWEEP_MOVES: usize = 1536;
 
 #[derive(Debug, Default)]
-pub(super) struct Rota {
+pub(super) struct PollList {
     /// The indices of the ports that are polled.
     awake: Vec<usize>,
     /// The ports with waiting frames.
@@ -30,7 +30,7 @@ pub(super) struct Rota {
     sweep_at: usize,
 }
 
-impl Rota {
+impl PollList {
     /// Adds a port, at the last index. Allocates now, so that no round does.
     pub(super) fn add(&mut self, port: &mut Port, at: usize) {
         for list in [&mut self.awake, &mut self.queued] {
@@ -82,18 +82,18 @@ impl Rota {
 
     /// The port that is polled as the `number`th.
     #[inline]
-    pub(super) fn asked(&self, number: usize) -> Option<usize> {
+    pub(super) fn polled(&self, number: usize) -> Option<usize> {
         self.awake.get(number).copied()
     }
 
     #[inline]
-    pub(super) fn all_asked(&self) -> &[usize] {
+    pub(super) fn all_polled(&self) -> &[usize] {
         &self.awake
     }
 
-    /// Frames were given to a port: it is polled from now on, and asked to send if frames wait.
+    /// Frames were given to a port: it is polled from now on, and sends if frames wait.
     #[inline]
-    pub(super) fn rouse(&mut self, port: &mut Port, at: usize) {
+    pub(super) fn activate(&mut self, port: &mut Port, at: usize) {
         if !port.is_awake {
             port.is_awake = true;
             self.awake.push(at);

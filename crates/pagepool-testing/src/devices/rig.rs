@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
-
-use crate::device::{Device, DeviceExt, DeviceStats, FarEnd, TxQueue, Wake};
+use pagepool_net::{Device, DeviceExt, DeviceStats, FarEnd, TxQueue, Wake};
 
 /// The longest wait, even on a busy machine. A far end without a link may wait this long in each poll.
 const PATIENCE: Duration = Duration::from_secs(60);

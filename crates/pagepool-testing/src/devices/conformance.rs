@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool_net::{DeviceExt, TxQueue, Wake};
 
 use super::rig::{Rig, bytes_of, number_of, packet};
-use crate::device::{DeviceExt, TxQueue, Wake};
 
-/// Checks a device against the rules of [`Device`](crate::Device); panics with the rule that it breaks.
+/// Checks a device against the rules of [`Device`](pagepool_net::Device); panics with the rule that it breaks.
 /// `make` returns a fresh rig each time.
 ///
-/// Whatever [`Allowed`](super::Allowed) forbids is checked exactly. A device that may lose, repeat or delay
+/// Whatever [`Allowed`](crate::Allowed) forbids is checked exactly. A device that may lose, repeat or delay
 /// packets must lose no buffer and count right.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-/// use pagepool_net::testing::{self, Rig};
 /// use pagepool_net::{MemNicParams, NicDomain, mem_nic};
-/// testing::device(|| {
+/// use pagepool_testing::{Rig, conformance_device};
+/// conformance_device(|| {
 ///     let domain = NicDomain::new("mem0");
 ///     let provider = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
 ///     let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
@@ -37,13 +37,13 @@ use crate::device::{DeviceExt, TxQueue, Wake};
 ///     }
 /// });
 /// ```
-pub fn device(make: impl Fn() -> Rig) {
+pub fn conformance_device(make: impl Fn() -> Rig) {
     every(make, 1);
 }
 
 /// Checks a device that takes long to open: drops its parts only in every 13th order. Otherwise like
-/// [`device`].
-pub fn slow_device(make: impl Fn() -> Rig) {
+/// [`conformance_device`].
+pub fn conformance_slow_device(make: impl Fn() -> Rig) {
     every(make, 13);
 }
 
