@@ -1,5 +1,5 @@
-//! Gives the shared library its soname, and tells the rest of this package which one that is. Its symbols get
-//! their versions when it is installed: see src/bin/install/relink.rs.
+//! Gives the shared library its soname, and the tests of this package its number. Its symbols get their versions
+//! when it is installed: see workshop/package/src/install/relink.rs.
 
 include!("soname.rs");
 /// The version of the first release with this soname.

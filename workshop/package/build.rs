@@ -1,4 +1,4 @@
-//! The soname of the C library, which is in the names of its packages.
+//! The soname of the C library, which is in the names of its files and its packages.
 
 include!("../../crates/pagepool-capi/soname.rs");
 

@@ -4,7 +4,6 @@
 mod abi;
 mod adapters;
 mod c;
-mod consumers;
 mod costs;
 mod dpdk;
 mod header;

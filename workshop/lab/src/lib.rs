@@ -7,6 +7,7 @@
 //! * [`Tap`]: a link whose other end is a file of this process.
 //! * [`TempFolder`]: a folder for temporary files.
 //! * [`or_skip`]: what tests do without a capability.
+//! * [`has_tool`], [`run`]: what tests do with the tools of others.
 //! * [`guest`]: Linux guests under QEMU, for other kernels, cards and NUMA nodes than this machine has.
 
 mod frame_generator;
@@ -16,9 +17,11 @@ mod skip;
 mod sys;
 mod tap;
 mod temp_folder;
+mod tool;
 
 pub use frame_generator::{FrameGenerator, GeneratorMode, GeneratorParams, GeneratorReport};
 pub use frame_socket::{FrameBatch, FrameSocket};
 pub use skip::or_skip;
 pub use tap::Tap;
 pub use temp_folder::TempFolder;
+pub use tool::{has_tool, run};

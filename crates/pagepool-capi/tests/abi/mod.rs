@@ -56,24 +56,6 @@ fn only_the_functions_of_the_header_are_global_in_the_archive() {
 }
 
 #[test]
-fn without_objcopy_install_warns_and_keeps_the_archive() {
-    if !has("cc") {
-        return;
-    }
-    let destdir = file("no-objcopy", "root");
-    let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
-    install.env("DESTDIR", &destdir).env("PREFIX", "/opt").env("PARTS", "library").env_remove("LIBDIR");
-    let done = run(install.env("OBJCOPY", "/nowhere/objcopy"));
-    let text = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(text.contains("warning: all symbols of Rust's") && text.contains("/nowhere/objcopy"), "{text}");
-    assert!(fs::metadata(destdir.join("opt/lib/libpagepool.a")).unwrap().len() > 0);
-    if has("nm") {
-        let names = nm(&destdir.join("opt/lib/libpagepool.so"), "-D");
-        assert!(names.contains(&concat!("PAGEPOOL_", env!("PAGEPOOL_SONAME_NUMBER")).to_owned()));
-    }
-}
-
-#[test]
 fn a_plug_in_with_the_archive_exports_nothing_of_rust() {
     if !(has("cc") && has("nm") && has("objcopy")) {
         return;

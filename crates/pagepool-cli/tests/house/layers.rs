@@ -60,7 +60,10 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "commands",
         ],
     ),
-    ("pagepool-lab", &["sys", "skip", "temp_folder", "frame_socket", "tap", "frame_generator", "guest"]),
+    (
+        "pagepool-lab",
+        &["sys", "skip", "tool", "temp_folder", "frame_socket", "tap", "frame_generator", "guest"],
+    ),
     (
         "pagepool-link",
         &[
@@ -86,7 +89,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "testing",
         ],
     ),
-    ("pagepool-package", &[]),
+    ("pagepool-package", &["install", "package"]),
     (
         "pagepool-soak",
         &[
