@@ -11,7 +11,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{LIBRARY_SOURCE as ROOT, VERSION, check_arguments, output_of, setting};
+use crate::settings::{check_arguments, setting};
+use crate::tool::output_of;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The folder of the C library, which has templates, headers and lists of symbols.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/pagepool-capi");
 
 const SONAME: &str = env!("PAGEPOOL_SONAME");
 

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::install::Installation;
-use crate::{VERSION, check_arguments, output_of, setting};
+use crate::settings::{check_arguments, setting};
+use crate::tool::output_of;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SONAME_NUMBER: &str = env!("PAGEPOOL_SONAME_NUMBER");

@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::output_of;
+use crate::tool::output_of;
 
 pub struct Libraries {
     /// `None` for a target that has no shared libraries.
