@@ -60,6 +60,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "commands",
         ],
     ),
+    ("pagepool-house", &["tokens", "source", "imports", "layers"]),
     (
         "pagepool-lab",
         &["sys", "skip", "tool", "temp_folder", "frame_socket", "tap", "frame_generator", "guest"],
@@ -89,7 +90,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "testing",
         ],
     ),
-    ("pagepool-package", &["install", "package"]),
+    ("pagepool-package", &["settings", "tool", "install", "package"]),
     (
         "pagepool-soak",
         &[
@@ -172,9 +173,9 @@ pub const CIRCLES: &[(&str, &[&str], &str)] = &[(
 )];
 
 /// The layers of a crate.
-pub fn of(krate: &str) -> &'static [&'static str] {
+pub fn layers_of(krate: &str) -> &'static [&'static str] {
     let layers = LAYERS.iter().find(|(name, _)| *name == krate);
-    layers.unwrap_or_else(|| panic!("tests/house/layers.rs has no layers of {krate}")).1
+    layers.unwrap_or_else(|| panic!("workshop/house/src/layers.rs has no layers of {krate}")).1
 }
 
 /// The top-level folder or file of a file.
@@ -184,5 +185,5 @@ pub fn top(path: &str) -> &str {
 
 /// The place of a file's layer; the root of a crate stands above all.
 pub fn place(krate: &str, path: &str) -> usize {
-    of(krate).iter().position(|layer| *layer == top(path)).unwrap_or(usize::MAX)
+    layers_of(krate).iter().position(|layer| *layer == top(path)).unwrap_or(usize::MAX)
 }
