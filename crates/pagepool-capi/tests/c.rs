@@ -30,7 +30,7 @@ const PROGRAMS: [&str; 15] = [
 /// What threads, processes and the C library do to a program, which is no mistake of its own.
 const BEHAVIOUR: [&str; 2] = ["tests/c/cancel.c", "tests/c/late.c"];
 
-/// Its number is in build.rs, and in what is written from it.
+/// Its number is in soname.rs, and in what is written from it.
 #[test]
 fn no_other_file_of_the_source_has_the_number_of_the_soname() {
     let package = "../../workshop/package";
@@ -70,7 +70,7 @@ fn exported_symbols_are_those_of_the_list() {
     assert!(
         lacks.is_empty() && gone.is_empty(),
         "abi.txt lacks {lacks:?}, and has {gone:?}, which nobody exports: PAGEPOOL_BLESS=1 cargo test -p \
-         pagepool-capi --test all header::"
+         pagepool-header"
     );
     let read = |name| fs::read_to_string(source("include").join(name)).unwrap();
     let header = read("pagepool.h") + &read("pagepool_skb.h");

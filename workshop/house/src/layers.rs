@@ -60,6 +60,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "commands",
         ],
     ),
+    ("pagepool-header", &["version_script", "abi_list", "header"]),
     ("pagepool-house", &["tokens", "source", "imports", "layers"]),
     (
         "pagepool-lab",

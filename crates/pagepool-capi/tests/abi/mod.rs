@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::installed::{has, prefix, run, source, temporary};
-use crate::version_script::{NOW, Release, version_script};
+use pagepool_header::version_script::{NOW, Release, version_script};
 
 fn archive() -> PathBuf {
     prefix().join("lib/libpagepool.a")
