@@ -42,7 +42,8 @@ mod ethtool;
 mod exchange;
 mod flow;
 mod link_info;
-mod message;
+#[doc(hidden)] // what the tests of the workspace build requests of
+pub mod message;
 mod namespace;
 mod netdev;
 mod netlink;
@@ -58,7 +59,7 @@ mod tcp;
 pub mod testing;
 mod two_hosts;
 
-pub use caution::{Caution, SshSession, cautions, session_links};
+pub use caution::{Caution, SshSession, cautions};
 pub use error::LinkError;
 pub use ethtool::offload::Offload;
 pub use ethtool::{Channels, Ethtool};
@@ -76,7 +77,6 @@ pub use offload::hold::HeldOffloads;
 pub use offload::other_namespace::OtherNamespace;
 pub use offload::sources::{OffloadSources, offload_faults};
 pub use promiscuous::Promiscuous;
-pub use qdisc::TokenBucket;
 pub use shell_word::shell_word;
 pub use tcp::{TcpParams, TcpReport, TcpTransfer};
 pub use two_hosts::{Host, NearNamespace, TwoHosts, TwoHostsParams};

@@ -77,6 +77,7 @@ impl Namespace {
 
     /// Moves the calling thread into a new namespace, as silent as those of [`Namespace::new`], for the rest
     /// of its life. The namespace ends after the thread and what was opened in it.
+    #[doc(hidden)] // for tests of the workspace
     pub fn enter_new() -> Result<(), LinkError> {
         leave().map(drop)
     }

@@ -9,7 +9,6 @@ use std::os::fd::AsFd;
 
 use pagepool::Error;
 use pagepool_link::XdpMode;
-pub use pagepool_link::testing::DropRule;
 
 pub use crate::device::FarEnd;
 use crate::error::parameter;

@@ -64,7 +64,18 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("pagepool-house", &["tokens", "source", "imports", "layers"]),
     (
         "pagepool-lab",
-        &["sys", "skip", "tool", "temp_folder", "frame_socket", "tap", "frame_generator", "guest"],
+        &[
+            "sys",
+            "skip",
+            "tool",
+            "temp_folder",
+            "link_settings",
+            "drop_rule",
+            "frame_socket",
+            "tap",
+            "frame_generator",
+            "guest",
+        ],
     ),
     (
         "pagepool-link",

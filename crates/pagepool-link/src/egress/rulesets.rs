@@ -115,7 +115,7 @@ mod tests {
     /// A chain at a hook, for one device, or for several names with their kinds.
     fn chain(place: u32, device: Option<&str>, devices: &[(u16, &[u8])]) -> Vec<u8> {
         let mut chain = Request::new(uapi::NFT_NEWCHAIN, 0, &uapi::NFT_NETDEV);
-        chain.text(uapi::NFTA_CHAIN_TABLE, "t").nest(nested(uapi::NFTA_CHAIN_HOOK), |hook| {
+        chain.text(1, "t").nest(nested(uapi::NFTA_CHAIN_HOOK), |hook| {
             hook.number(uapi::NFTA_HOOK_HOOKNUM, place.to_be());
             device.map(|name| hook.text(uapi::NFTA_HOOK_DEV, name));
             hook.nest(nested(uapi::NFTA_HOOK_DEVS), |all| {

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::sys::bpf::Insn;
     use crate::veth;
-    use pagepool_link::testing::DropRule;
+    use pagepool_lab::DropRule;
     use std::os::fd::AsFd;
 
     fn passed(index: u32) -> Option<String> {
