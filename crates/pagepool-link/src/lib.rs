@@ -72,7 +72,7 @@ pub use netdev::features::sending_features;
 pub use netdev::kernel_pool::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 pub use netdev::kernel_pools::KernelPagePools;
 pub use netlink::{Netlink, VethEnd};
-pub use offload::fault::{HiddenPeer, OffloadFault, OffloadOwner};
+pub use offload::fault::{OffloadFault, OffloadOwner};
 pub use offload::hold::HeldOffloads;
 pub use offload::other_namespace::OtherNamespace;
 pub use offload::sources::{OffloadSources, offload_faults};

@@ -21,6 +21,7 @@ use crate::sys::uapi;
 
 /// The pause between two checks of a link that is coming up.
 const NAP: Duration = Duration::from_millis(1);
+const NO_ANSWER: LinkError = LinkError::Malformed { what: "no link and no error" };
 
 /// One end of a veth pair.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +61,11 @@ impl Netlink {
     /// The link with this name, or with this alternative name, which may have 127 bytes.
     pub fn link(&mut self, name: &str) -> Result<LinkInfo, LinkError> {
         check_alternative_name(name)?;
-        let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(0, 0, 0));
+        let mut request = get_link(0);
         request.text(if is_long(name) { uapi::IFLA_ALT_IFNAME } else { uapi::IFLA_IFNAME }, name);
         let asked = RequestText { request: "look up", about: name };
         match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
-            Ok(found) => {
-                found.into_iter().next().ok_or(LinkError::Malformed { what: "no link and no error" })
-            }
+            Ok(found) => found.into_iter().next().ok_or(NO_ANSWER),
             // A kernel before 5.5 knows no alternative names, and sees a request for no link.
             Err(error)
                 if error.errno() == Some(errno::ENODEV)
@@ -104,9 +103,8 @@ impl Netlink {
         index: u32,
         parse: fn(&NetlinkMessage<'_>) -> Result<T, Malformed>,
     ) -> Result<Option<T>, LinkError> {
-        let request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0));
         let asked = RequestText { request: "look up", about: &format!("link {index}") };
-        match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, parse) {
+        match self.socket.exchange(get_link(index), asked, uapi::RTM_NEWLINK, parse) {
             Ok(found) => Ok(found.into_iter().next()),
             Err(error) if error.errno() == Some(errno::ENODEV) => Ok(None),
             Err(error) => Err(error),
@@ -120,13 +118,12 @@ impl Netlink {
 
     /// A link in another namespace, from [`LinkInfo::lower_elsewhere`]. Requires CAP_NET_ADMIN there.
     pub(crate) fn link_elsewhere(&mut self, at: LinkElsewhere) -> Result<LinkInfo, LinkError> {
-        let fixed = link_info::header(at.index, 0, 0);
-        let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &fixed);
+        let mut request = get_link(at.index);
         request.number(uapi::IFLA_TARGET_NETNSID, at.namespace);
         let about = format!("link {} of namespace {}", at.index, at.namespace);
         let asked = RequestText { request: "look up", about: &about };
         let found = self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)?;
-        found.into_iter().next().ok_or(LinkError::Malformed { what: "no link and no error" })
+        found.into_iter().next().ok_or(NO_ANSWER)
     }
 
     /// This namespace's id for the namespace of an open file, if it has one.
@@ -279,6 +276,10 @@ impl Netlink {
         // The answer is error 0, without data.
         self.socket.exchange(request, asked, uapi::NLMSG_DONE, |_| Ok(())).map(drop)
     }
+}
+
+fn get_link(index: u32) -> Request {
+    Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0))
 }
 
 fn new_link(index: u32, flags: u16) -> Request {

@@ -125,7 +125,7 @@ impl Kernel {
 
     /// Whose offloads may change what arrives at this interface.
     pub fn offload_sources(&mut self, interface: &Interface) -> OffloadSources {
-        OffloadSources::of(&mut self.netlink, &interface.link)
+        OffloadSources::find(&mut self.netlink, &interface.link)
     }
 
     /// The offloads that change what arrives, for a program in this mode.

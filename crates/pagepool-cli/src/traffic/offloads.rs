@@ -145,7 +145,12 @@ fn warning(fix: bool, fault: &OffloadFault) -> String {
 
 /// Whether the owner is an interface of this network namespace: only then its offloads can be turned off.
 fn is_here(owner: &OffloadOwner) -> bool {
-    matches!(owner, OffloadOwner::Interface(_) | OffloadOwner::Peer(_) | OffloadOwner::Stacked { .. })
+    matches!(
+        owner,
+        OffloadOwner::Interface { namespace: None, .. }
+            | OffloadOwner::Peer { namespace: None, .. }
+            | OffloadOwner::Stacked { .. }
+    )
 }
 
 impl Drop for OffloadsOff {
