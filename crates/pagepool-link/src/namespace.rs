@@ -22,7 +22,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// Without IPv6 the links are silent. A TCP connection without a process gives up after a second; otherwise
+/// Without IPv6 the links are silent. A TCP connection without a process times out after a second; otherwise
 /// it would keep the namespace alive for minutes.
 const SETTINGS: [(&str, &str); 3] = [
     ("ipv6/conf/all/disable_ipv6", "1"),

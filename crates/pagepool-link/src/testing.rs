@@ -30,7 +30,7 @@ pub fn netlink_answers(datagram: &[u8]) -> usize {
             KernelPagePool::parse(&message),
             KernelPagePool::parse_stats(&message),
         );
-        if let Ok(Some(end)) = FinalMessage::of(&message) {
+        if let Ok(Some(end)) = FinalMessage::parse(&message) {
             let _ = end.refused(RequestText { request: "read", about: "anything" }).to_string();
         }
     };

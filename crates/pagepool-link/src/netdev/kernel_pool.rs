@@ -21,7 +21,7 @@ pub struct KernelPagePool {
     pub inflight: u64,
     /// Their bytes.
     pub inflight_bytes: u64,
-    /// When the driver gave up the pool, which now waits for its last pages: time since boot
+    /// When the driver destroyed the pool, which now waits for its last pages: time since boot
     /// (`CLOCK_BOOTTIME`), in whole seconds. `None` for a pool in use.
     pub detached_at: Option<Duration>,
     /// The source of its memory, if that is not the system.
@@ -93,7 +93,7 @@ impl KernelPoolStats {
 }
 
 impl KernelPagePool {
-    /// How long it has waited for its last pages, if the driver gave it up.
+    /// How long it has waited for its last pages, if the driver destroyed it.
     pub fn detached_for(&self) -> Option<Duration> {
         self.detached_at.map(|at| since_boot().saturating_sub(at))
     }
