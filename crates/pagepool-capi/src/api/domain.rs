@@ -66,10 +66,9 @@ pub struct DomainOpsC {
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
-unsafe impl Sized0 for DomainOpsC {}
-
-/// The size of the struct's first version, which ends with `fixes_arena`.
-const LEAST: usize = std::mem::offset_of!(DomainOpsC, fixes_arena) + size_of::<u32>();
+unsafe impl Sized0 for DomainOpsC {
+    const LEAST: usize = std::mem::offset_of!(Self, fixes_arena) + size_of::<u32>();
+}
 
 /// A domain made of a caller's callbacks.
 struct DomainCallbacks {
@@ -163,7 +162,7 @@ pub unsafe extern "C" fn pagepool_domain_create(
 ) -> c_int {
     let make = || {
         // SAFETY: the caller's struct begins with its size.
-        let ops = unsafe { sized::read(ops, LEAST) }?;
+        let ops = unsafe { sized::read(ops) }?;
         let missing = |field: &str| out_of_range(field, "NULL", "a function");
         let map = ops.map.ok_or_else(|| missing("map"))?;
         let unmap = ops.unmap.ok_or_else(|| missing("unmap"))?;

@@ -89,30 +89,8 @@ pub(crate) static VIEWS: [PoolView; MAX_POOLS] = [const { PoolView::empty() }; M
 
 impl PoolView {
     const fn empty() -> Self {
-        Self {
-            token: AtomicU64::new(0),
-            owner: AtomicU64::new(0),
-            bias: AtomicU64::new(0),
-            base: AtomicU32::new(0),
-            pages: AtomicU32::new(0),
-            words: AtomicPtr::new(std::ptr::null_mut()),
-            cache: AtomicPtr::new(std::ptr::null_mut()),
-            home: AtomicPtr::new(std::ptr::null_mut()),
-            limit: AtomicU64::new(0),
-            returning: AtomicU64::new(0),
-            beginnings: AtomicPtr::new(std::ptr::null_mut()),
-            own: AtomicPtr::new(std::ptr::null_mut()),
-            memory: AtomicU64::new(0),
-            readable: AtomicU64::new(0),
-            no_owner: AtomicU32::new(0),
-            turn: AtomicU32::new(0),
-            away: AwayView {
-                returning: AtomicU64::new(0),
-                frags_home: AtomicU64::new(0),
-                beginnings: AtomicPtr::new(std::ptr::null_mut()),
-                page_size: AtomicU64::new(0),
-            },
-        }
+        // SAFETY: numbers and addresses, of which zeroes are values.
+        unsafe { MaybeUninit::zeroed().assume_init() }
     }
 
     /// Whether the calling thread owns the pool.
