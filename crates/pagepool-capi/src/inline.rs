@@ -94,11 +94,11 @@ pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
         views: (&raw const VIEWS).cast(),
         directory: (&raw const DIRECTORY).cast(),
         view_mask: MAX_POOLS as u64 - 1,
-        note,
+        note: register,
     };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }
 
-extern "C" fn note(here: *mut c_void) -> c_int {
-    c_int::from(here::note(here.cast()))
+extern "C" fn register(here: *mut c_void) -> c_int {
+    c_int::from(here::register(here.cast()))
 }

@@ -13,7 +13,7 @@ use crate::args::out::store_handle;
 use crate::args::range::out_of_range;
 use crate::args::sized::{self, Sized0, text};
 use crate::error::{CallError, status, value_or};
-use crate::handles::claim::look;
+use crate::handles::claim::read;
 use crate::handles::opaque::{BufHandle, DomainHandle};
 use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
@@ -250,6 +250,6 @@ pub extern "C" fn pagepool_buf_dma_addr_in(buf: *mut BufHandle, domain: *mut Dom
     );
     value_or(u64::MAX, || {
         let id = DOMAINS.get(Token::of(domain))?.id();
-        look(Token::of(buf), |buf| buf.dma_addr_in(id))?.map(|at| at.0).ok_or(NONE)
+        read(Token::of(buf), |buf| buf.dma_addr_in(id))?.map(|at| at.0).ok_or(NONE)
     })
 }

@@ -119,7 +119,7 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     }
     // SAFETY: this thread is the owner, and none of its calls is under way.
     let bound = unsafe { &mut *own(view).bound.get() }.take().ok_or(CallError::NOT_OWNER)?;
-    here::take_back(view);
+    here::clear(view);
     view.owner.store(0, Release);
     view.limit.store(0, Relaxed);
     let _ = view.bias.compare_exchange(me(), bias::FREE, AcqRel, Relaxed);

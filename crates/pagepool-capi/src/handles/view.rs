@@ -53,8 +53,8 @@ pub(crate) struct PoolView {
     pub(crate) words: AtomicPtr<LifeWord>,
     /// The owner's cache: its head, followed by page numbers.
     pub(crate) cache: AtomicPtr<CacheHead>,
-    /// The first word of every buffer of this pool.
-    pub(crate) home: AtomicPtr<c_void>,
+    /// The pool's core, the first word of every buffer of this pool.
+    pub(crate) core: AtomicPtr<c_void>,
     /// The cache's limit while the owner has the bias, otherwise 0: see `claim::bias`.
     pub(crate) limit: AtomicU64,
     /// The owner's mark: see `claim::bias`.
@@ -79,7 +79,7 @@ pub(crate) struct AwayView {
     /// The mark of a thread that is not the owner: see `claim::bias`.
     pub(crate) returning: AtomicU64,
     /// The list of entries for fragments that became free on other threads, mostly. See `owner`.
-    pub(crate) frags_home: AtomicU64,
+    pub(crate) returned_frags: AtomicU64,
     /// The value that [`PoolView::beginnings`] gets later.
     pub(crate) beginnings: AtomicPtr<LifeWord>,
     pub(crate) page_size: AtomicU64,
