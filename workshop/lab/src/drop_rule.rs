@@ -2,14 +2,18 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use pagepool_link::message::{Request, nested};
+use rustix::net::sockopt::Timeout;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use crate::sys::netlink::{ACK, NEW_ONLY, NLMSG_ERROR, nft};
 
 /// The name of its table; a network namespace has one.
 const TABLE: &str = "pagepool_drops";
+/// The time limit for an answer.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A netdev table whose chain at the egress of a link drops everything, until this is dropped.
 #[derive(Debug)]
@@ -24,6 +28,7 @@ impl DropRule {
         let protocol = Some(net::netlink::NETFILTER);
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
         let this = Self { socket: net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)? };
+        net::sockopt::set_socket_timeout(&this.socket, Timeout::Recv, Some(LIMIT))?;
         let mut table = Request::new(nft::NEWTABLE, NEW_ONLY, &nft::NETDEV);
         table.text(nft::TABLE_NAME, TABLE);
         let mut chain = Request::new(nft::NEWCHAIN, NEW_ONLY | ACK, &nft::NETDEV);

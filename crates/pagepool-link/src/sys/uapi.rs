@@ -52,17 +52,6 @@ pub(crate) const NETDEV_A_PAGE_POOL_DETACH_TIME: u16 = 6;
 pub(crate) const NETDEV_A_PAGE_POOL_DMABUF: u16 = 7;
 pub(crate) const NETDEV_A_PAGE_POOL_IO_URING: u16 = 8;
 pub(crate) const NETDEV_A_PAGE_POOL_STATS_INFO: u16 = 1;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_FAST: u16 = 8;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_SLOW: u16 = 9;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_SLOW_HIGH_ORDER: u16 = 10;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_EMPTY: u16 = 11;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_REFILL: u16 = 12;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_WAIVE: u16 = 13;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_CACHED: u16 = 14;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_CACHE_FULL: u16 = 15;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_RING: u16 = 16;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_RING_FULL: u16 = 17;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_RELEASED_REFCNT: u16 = 18;
 
 pub(crate) const AF_UNSPEC: u8 = libc::AF_UNSPEC as u8;
 pub(crate) const AF_INET: u8 = libc::AF_INET as u8;

@@ -19,8 +19,8 @@ pub(crate) const TC_LINKLAYER_ETHERNET: u8 = 1;
 
 /// Messages of nftables.
 pub(crate) mod nft {
-    /// From include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h, v7.3: messages of nftables, the fixed part
-    /// of those about devices (family, version, no resource id) and of both ends of a batch (the subsystem).
+    /// From include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h: messages, the fixed part of those about
+    /// devices (family, version, no resource id) and of both ends of a batch (the subsystem).
     pub(crate) const NEWTABLE: u16 = nft(libc::NFT_MSG_NEWTABLE);
     pub(crate) const DELTABLE: u16 = nft(libc::NFT_MSG_DELTABLE);
     pub(crate) const NEWCHAIN: u16 = nft(libc::NFT_MSG_NEWCHAIN);
