@@ -1,7 +1,7 @@
 //! Netlink messages: built for the kernel, and parsed without trust.
 //!
 //! All numbers are in the machine's byte order. Parsing is total: any bytes give messages, attributes, or
-//! [`Malformed`]. Every loop ends, because each step consumes at least a header.
+//! `Malformed`. Every loop ends, because each step consumes at least a header.
 
 use crate::error::LinkError;
 use crate::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_REQUEST};
