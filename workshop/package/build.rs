@@ -1,10 +1,9 @@
-//! The soname of the C library, which is in the names of its packages.
+//! The soname of the C library, which is in the names of its files and its packages.
 
 include!("../../crates/pagepool-capi/soname.rs");
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=../../crates/pagepool-capi/soname.rs");
-    println!("cargo:rustc-env=PAGEPOOL_SONAME_NUMBER={SONAME_NUMBER}");
-    println!("cargo:rustc-env=PAGEPOOL_SONAME=libpagepool.so.{SONAME_NUMBER}");
+    print_variables();
 }

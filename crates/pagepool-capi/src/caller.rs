@@ -15,35 +15,19 @@ pub(crate) struct Caller(pub(crate) usize);
 
 /// The body of an exported function: `from_caller!(inner(pool, n))` jumps to `inner`, which takes these
 /// arguments, integers or addresses, and then a [`Caller`]. The function is naked on the CPUs of `jump`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! from_caller {
     ($inner:ident($a:ident)) => {
-        crate::caller::jump!($inner, "rsi")
+        crate::caller::jump!($inner, "rsi", "x1")
     };
     ($inner:ident($a:ident, $b:ident)) => {
-        crate::caller::jump!($inner, "rdx")
+        crate::caller::jump!($inner, "rdx", "x2")
     };
     ($inner:ident($a:ident, $b:ident, $c:ident)) => {
-        crate::caller::jump!($inner, "rcx")
+        crate::caller::jump!($inner, "rcx", "x3")
     };
     ($inner:ident($a:ident, $b:ident, $c:ident, $d:ident)) => {
-        crate::caller::jump!($inner, "r8")
-    };
-}
-
-#[cfg(target_arch = "aarch64")]
-macro_rules! from_caller {
-    ($inner:ident($a:ident)) => {
-        crate::caller::jump!($inner, "x1")
-    };
-    ($inner:ident($a:ident, $b:ident)) => {
-        crate::caller::jump!($inner, "x2")
-    };
-    ($inner:ident($a:ident, $b:ident, $c:ident)) => {
-        crate::caller::jump!($inner, "x3")
-    };
-    ($inner:ident($a:ident, $b:ident, $c:ident, $d:ident)) => {
-        crate::caller::jump!($inner, "x4")
+        crate::caller::jump!($inner, "r8", "x4")
     };
 }
 
@@ -55,9 +39,10 @@ macro_rules! from_caller {
     };
 }
 
+/// Stores the return address in the register of one more argument, and jumps.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
-    ($inner:ident, $argument:literal) => {
+    ($inner:ident, $argument:literal, $of_arm:literal) => {
         std::arch::naked_asm!(
             concat!("mov ", $argument, ", qword ptr [rsp]"),
             "jmp {inner}",
@@ -68,7 +53,7 @@ macro_rules! jump {
 
 #[cfg(target_arch = "aarch64")]
 macro_rules! jump {
-    ($inner:ident, $argument:literal) => {
+    ($inner:ident, $of_x86:literal, $argument:literal) => {
         std::arch::naked_asm!(concat!("mov ", $argument, ", x30"), "b {inner}", inner = sym $inner)
     };
 }

@@ -1,6 +1,6 @@
 //! The structs of counters, made from the declarations in `pagepool`.
 //!
-//! cbindgen does not expand macros, so `tests/header.rs` writes these structs from [`STRUCTS`].
+//! cbindgen does not expand macros, so the crate `pagepool-header` writes these structs from [`STRUCTS`].
 
 use ::pagepool::{DeferredStats, Stats};
 

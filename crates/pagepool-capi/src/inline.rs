@@ -15,7 +15,7 @@ use crate::handles::life_word::NEXT;
 use crate::handles::token::KIND_BITS;
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
-/// What the inline functions know of the tables: a C expression and its value. tests/header.rs has a C
+/// What the inline functions know of the tables: a C expression and its value. pagepool-header has a C
 /// compiler compare them.
 pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, directory)", offset_of!(InlineC, directory)),
@@ -42,7 +42,7 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_cache_, recycle_cached)", offset_of!(CacheHead, recycle_cached)),
 ];
 
-/// The number of this layout, a digest of all of it. tests/header.rs writes it into the header for each
+/// The number of this layout, a digest of all of it. pagepool-header writes it into the header for each
 /// `@LAYOUT@` in inline.h.
 pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, ROW_SHIFT as u64, ENTRY_BYTES, NEXT, MEANING]);
 
@@ -94,11 +94,11 @@ pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
         views: (&raw const VIEWS).cast(),
         directory: (&raw const DIRECTORY).cast(),
         view_mask: MAX_POOLS as u64 - 1,
-        note,
+        note: register,
     };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }
 
-extern "C" fn note(here: *mut c_void) -> c_int {
-    c_int::from(here::note(here.cast()))
+extern "C" fn register(here: *mut c_void) -> c_int {
+    c_int::from(here::register(here.cast()))
 }

@@ -4,12 +4,8 @@
 mod abi;
 mod adapters;
 mod c;
-mod consumers;
 mod costs;
 mod dpdk;
-mod header;
 mod installed;
-mod layout;
 mod sites;
 mod testpmd;
-mod version_script;

@@ -30,12 +30,12 @@ const PROGRAMS: [&str; 15] = [
 /// What threads, processes and the C library do to a program, which is no mistake of its own.
 const BEHAVIOUR: [&str; 2] = ["tests/c/cancel.c", "tests/c/late.c"];
 
-const SONAME: &str = env!("PAGEPOOL_SONAME");
-
-/// Its number is in build.rs, and in what is written from it.
+/// Its number is in soname.rs, and in what is written from it.
 #[test]
 fn no_other_file_of_the_source_has_the_number_of_the_soname() {
-    let mut folders = vec![source("src"), source("tests")];
+    let package = "../../workshop/package";
+    let mut folders =
+        vec![source("src"), source("tests"), source(package).join("src"), source(package).join("tests")];
     let mut files: Vec<_> = ["pagepool-config.cmake.in", "pagepool.pc.in"].map(source).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -50,41 +50,6 @@ fn no_other_file_of_the_source_has_the_number_of_the_soname() {
             assert!(!after.starts_with(|c: char| c.is_ascii_digit()), "{}: {line}", file.display());
         }
     }
-}
-
-#[test]
-fn the_layout_is_what_packages_expect() {
-    let lib = prefix().join("lib");
-    for header in ["pagepool.h", "pagepool_skb.h", "pagepool.hpp", "pagepool_skb.hpp"] {
-        assert!(prefix().join("include").join(header).is_file(), "{header}");
-    }
-    assert!(lib.join("libpagepool.a").is_file());
-    assert_eq!(fs::read_link(lib.join("libpagepool.so")).unwrap(), Path::new(SONAME));
-    let version = env!("CARGO_PKG_VERSION");
-    let versioned = format!("libpagepool.so.{version}");
-    assert_eq!(fs::read_link(lib.join(SONAME)).unwrap(), Path::new(&versioned));
-    let pc = fs::read_to_string(lib.join("pkgconfig/pagepool.pc")).unwrap();
-    assert!(pc.contains("prefix=/opt/pagepool\n") && pc.contains(&format!("Version: {version}\n")), "{pc}");
-    assert!(!pc.contains('@'), "{pc}");
-    if has("readelf") {
-        let dynamic = run(Command::new("readelf").arg("-d").arg(lib.join(versioned)));
-        let dynamic = String::from_utf8(dynamic.stdout).unwrap();
-        assert!(dynamic.contains(&format!("soname: [{SONAME}]")), "{dynamic}");
-    }
-}
-
-#[test]
-fn an_argument_that_is_no_setting_is_refused() {
-    let install = env!("CARGO_BIN_EXE_pagepool-install");
-    let refused = |argument: &str, why: &str| {
-        let done = Command::new(install).arg(argument).output().unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(said.starts_with("pagepool: ") && said.contains(why), "{argument}: {said}");
-        assert_eq!(done.status.code(), Some(1));
-    };
-    refused("--help", "only PREFIX=");
-    refused("PREFIX=here", "must be an absolute path");
-    refused("PARTS=header", "the parts are library and command");
 }
 
 #[test]
@@ -105,7 +70,7 @@ fn exported_symbols_are_those_of_the_list() {
     assert!(
         lacks.is_empty() && gone.is_empty(),
         "abi.txt lacks {lacks:?}, and has {gone:?}, which nobody exports: PAGEPOOL_BLESS=1 cargo test -p \
-         pagepool-capi --test all header::"
+         pagepool-header"
     );
     let read = |name| fs::read_to_string(source("include").join(name)).unwrap();
     let header = read("pagepool.h") + &read("pagepool_skb.h");

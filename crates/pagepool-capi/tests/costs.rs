@@ -1,4 +1,4 @@
-//! What the calls cost: the benches of this crate, and beside them DPDK's mempool at the same work, where it
+//! What the calls cost: the benches in C of `workshop/bench`, and beside them DPDK's mempool at the same work, where it
 //! is installed, and Rust's figures. Always: the benches run, and prove that each buffer took its path. Asked
 //! for: the table of docs/c-api.md, of one run, by the ignored test `costs_beside_dpdk`.
 
@@ -27,6 +27,10 @@ fn add(figures: &mut Figures, printed: &str, of: &str) -> usize {
     rows
 }
 
+/// The programs that measure the C library: on the owner's thread, and with another one.
+const CBENCH: [&str; 2] =
+    ["../../workshop/bench/c/pagepool-cbench.c", "../../workshop/bench/c/pagepool-cbench-remote.c"];
+
 fn printed(command: &mut Command) -> String {
     String::from_utf8(run(command).stdout).unwrap()
 }
@@ -42,7 +46,7 @@ fn dpdk_bench(rounds: &[&str]) -> Option<PathBuf> {
     let program = temporary().join(format!("dpdk-cbench-{}", rounds.len()));
     let mut cc = Command::new("cc");
     cc.args(["-O3", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]).args(rounds);
-    cc.arg(source("bench/dpdk-cbench.c")).arg("-o").arg(&program);
+    cc.arg(source("../../workshop/bench/c/dpdk-cbench.c")).arg("-o").arg(&program);
     run(cc.args(flags.split_whitespace()));
     Some(program)
 }
@@ -89,7 +93,7 @@ fn the_bench_takes_the_paths_that_it_says() {
         return;
     }
     for how in ["static-bench", "shared-bench"] {
-        for file in ["bench/pagepool-cbench.c", "bench/pagepool-cbench-remote.c"] {
+        for file in CBENCH {
             let text = printed(&mut Command::new(compiled(file, how, &BRIEF)));
             print!("{how}:\n{text}");
             let rows = add(&mut Figures::new(), &text, "");
@@ -218,8 +222,7 @@ fn costs_beside_dpdk() {
     if !has("cc") || !two_processors() {
         return;
     }
-    let [owner, remote] = ["bench/pagepool-cbench.c", "bench/pagepool-cbench-remote.c"]
-        .map(|file| compiled(file, "static-cost", &["-O2"]));
+    let [owner, remote] = CBENCH.map(|file| compiled(file, "static-cost", &["-O2"]));
     let dpdk = dpdk_bench(&[]);
     let mut figures = Figures::new();
     for _ in 0..std::env::var("ROUNDS").map_or(5, |rounds| rounds.parse().unwrap()) {

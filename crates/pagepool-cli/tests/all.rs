@@ -9,7 +9,6 @@ mod demo_veth;
 mod doctor;
 mod export;
 mod file_limits;
-mod house;
 mod json_lines;
 mod kernel_pools;
 mod killed;

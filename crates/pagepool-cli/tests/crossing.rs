@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::between::{Place, capture, dropped_by_link, hosts, number, ok, unreceived, wait_until};
 use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams, XdpBuff, XdpFrameBulk};
-use pagepool_lab::{FrameSocket, TempFolder};
-use pagepool_link::{Mac, Netlink, TokenBucket, TwoHosts, TwoHostsParams};
+use pagepool_lab::{FrameSocket, LinkSettings, TempFolder, TokenBucket};
+use pagepool_link::{Mac, Netlink, TwoHosts, TwoHostsParams};
 use pagepool_net::{
     Arrival, Device, NumberedFrames, Tally, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };

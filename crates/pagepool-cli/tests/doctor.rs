@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::between::{LIMIT, Place, Running, Sets, binary, frames, hosts, signal, text, wait_until};
 use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolParams, Tag, Topology};
-use pagepool_lab::{FrameGenerator, GeneratorMode, GeneratorParams, TempFolder};
+use pagepool_lab::{FrameGenerator, GeneratorMode, GeneratorParams, LinkSettings, TempFolder};
 use pagepool_link::{Ethtool, KernelPagePools, Namespace, Netlink, Offload, TwoHosts, TwoHostsParams};
 use pagepool_watch::RunFolder;
 use serde_json::Value;

@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::between::{Ends, LinkLosses, Place, Running, far_ends, frames, hosts, number, ok, send, signal};
+use pagepool_lab::LinkSettings;
 use pagepool_link::{Netlink, TwoHosts, TwoHostsParams};
 
 fn one_queue(test: &str) -> Option<TwoHosts> {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::between::{Ends, LIMIT, Place, binary, number, ok, send, signal, text, wait_until};
 use crate::stacked::{ip, with_veth};
-use pagepool_lab::{FrameSocket, TempFolder};
+use pagepool_lab::{FrameSocket, LinkSettings, TempFolder};
 use pagepool_link::{Ethtool, Netlink, Offload, VethEnd};
 use pagepool_watch::RunFolder;
 

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::between::{BpfFolder, LIMIT, Place, Running, binary, ok, text, wait_until};
-use pagepool_lab::{Tap, TempFolder, or_skip};
+use pagepool_lab::{LinkSettings, Tap, TempFolder, or_skip};
 use pagepool_link::{Ethtool, LinkError, Mac, Namespace, Netlink, Offload, VethEnd, XdpMode, offload_faults};
 use pagepool_net::{NumberedFrames, Tally};
 

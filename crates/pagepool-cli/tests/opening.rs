@@ -14,7 +14,7 @@ use crate::between::{
     BpfFolder, Ends, Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send, signal,
     wait_until,
 };
-use pagepool_lab::{FrameBatch, FrameSocket, TempFolder};
+use pagepool_lab::{FrameBatch, FrameSocket, LinkSettings, TempFolder};
 use pagepool_link::{Netlink, TwoHosts, TwoHostsParams};
 use pagepool_net::{Attach, Redirect, Tally};
 use serde_json::Value;

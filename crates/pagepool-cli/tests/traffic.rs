@@ -8,8 +8,8 @@ use crate::between::{
     LIMIT, LinkLosses, Place, Reading, Running, binary, capture, far_ends, frames, hosts, number, ok, pass,
     send, signal, text, wait_until,
 };
-use pagepool_lab::TempFolder;
-use pagepool_link::{Netlink, TokenBucket, TwoHosts, TwoHostsParams};
+use pagepool_lab::{LinkSettings, TempFolder, TokenBucket};
+use pagepool_link::{Netlink, TwoHosts, TwoHostsParams};
 use pagepool_net::Tally;
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::between::{Place, binary, hosts, ok, text};
-use pagepool_lab::TempFolder;
+use pagepool_lab::{LinkSettings, TempFolder};
 use pagepool_link::{Ethtool, Netlink, Offload, TwoHosts, TwoHostsParams, VethEnd};
 
 /// Of nobody, who may do nothing.

@@ -123,7 +123,7 @@ pub fn cautions(
 }
 
 /// The links that a session's packets use. Packets may arrive and leave by different links.
-pub fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u32>, LinkError> {
+fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u32>, LinkError> {
     let mut links = netlink.links_with(session.server)?;
     links.extend(netlink.route_to(session.client)?);
     links.sort_unstable();

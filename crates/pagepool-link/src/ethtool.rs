@@ -106,7 +106,7 @@ impl Ethtool {
 
     /// The queues that the driver uses; `None` if it does not report them.
     pub fn channels(&self, link: &str) -> Result<Option<Channels>, LinkError> {
-        let answer = self.ask(link, sys::GCHANNELS)?;
+        let answer = self.query(link, sys::GCHANNELS)?;
         Ok(answer.map(|[_, max_rx, max_tx, _, max_combined, rx, tx, _, combined]| Channels {
             rx: rx.saturating_add(combined),
             tx: tx.saturating_add(combined),
@@ -117,20 +117,20 @@ impl Ethtool {
 
     /// Slots of the hardware's receive ring; `None` if the driver has none, or does not report them.
     pub fn rx_ring(&self, link: &str) -> Result<Option<u32>, LinkError> {
-        let answer = self.ask(link, sys::GRINGPARAM)?;
+        let answer = self.query(link, sys::GRINGPARAM)?;
         Ok(answer.map(|[_, _max, _, _, _, rx, ..]| rx).filter(|&slots| slots > 0))
     }
 
     /// The largest possible receive ring of the hardware, in slots; `None` if the driver has none, or does
     /// not report it.
     pub fn most_rx_ring(&self, link: &str) -> Result<Option<u32>, LinkError> {
-        let answer = self.ask(link, sys::GRINGPARAM)?;
+        let answer = self.query(link, sys::GRINGPARAM)?;
         Ok(answer.map(|[_, most, ..]| most).filter(|&slots| slots > 0))
     }
 
     /// The name of the driver, if there is one.
     pub fn driver(&self, link: &str) -> Result<Option<String>, LinkError> {
-        let Some(words) = self.ask(link, sys::GDRVINFO)? else { return Ok(None) };
+        let Some(words) = self.query(link, sys::GDRVINFO)? else { return Ok(None) };
         let name: Vec<u8> = words[1..9].iter().flat_map(|word| word.to_ne_bytes()).collect();
         Ok(Some(text(&name)))
     }
@@ -144,12 +144,8 @@ impl Ethtool {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn indirection(&self, link: &str) -> Result<Option<Vec<u32>>, LinkError> {
-        match sys::indirection(self.socket.as_fd(), link) {
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
-            table => table
-                .map(|table| Some(table).filter(|table| !table.is_empty()))
-                .map_err(|error| refused(link, error)),
-        }
+        let table = if_supported(link, sys::indirection(self.socket.as_fd(), link))?;
+        Ok(table.filter(|table| !table.is_empty()))
     }
 
     /// Sets the indirection table; an empty one restores the driver's default.
@@ -165,22 +161,23 @@ impl Ethtool {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn flow_rules(&self, link: &str) -> Result<Option<u32>, LinkError> {
-        match sys::rule_count(self.socket.as_fd(), link) {
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
-            count => count.map(Some).map_err(|error| refused(link, error)),
-        }
+        if_supported(link, sys::rule_count(self.socket.as_fd(), link))
     }
 
-    /// The answer of a driver; `None` if it does not know the command.
-    fn ask<const WORDS: usize>(
+    fn query<const WORDS: usize>(
         &self,
         link: &str,
         command: Command<WORDS>,
     ) -> Result<Option<[u32; WORDS]>, LinkError> {
-        match sys::ask(self.socket.as_fd(), link, command, 0) {
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
-            answer => answer.map(Some).map_err(|error| refused(link, error)),
-        }
+        if_supported(link, sys::query(self.socket.as_fd(), link, command, 0))
+    }
+}
+
+/// The answer of a driver; `None` if it does not know the request.
+fn if_supported<T>(link: &str, answer: io::Result<T>) -> Result<Option<T>, LinkError> {
+    match answer {
+        Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
+        answer => answer.map(Some).map_err(|error| refused(link, error)),
     }
 }
 

@@ -92,10 +92,10 @@ impl NetlinkSocket {
             for message in NetlinkMessages(&self.buffer[..len]) {
                 let message = message?;
                 if message.sequence != self.sequence {
-                    continue; // of an exchange that was given up
+                    continue; // of an exchange that was aborted
                 }
                 changed |= message.flags & uapi::NLM_F_DUMP_INTR != 0;
-                match FinalMessage::of(&message)? {
+                match FinalMessage::parse(&message)? {
                     None => pick(&message)?,
                     Some(FinalMessage { errno: 0, .. }) => return Ok(changed),
                     Some(end) => return Err(end.refused(asked)),
@@ -138,7 +138,7 @@ pub(crate) struct FinalMessage {
 }
 
 impl FinalMessage {
-    pub(crate) fn of(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
+    pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
         if message.kind != uapi::NLMSG_ERROR && message.kind != uapi::NLMSG_DONE {
             return Ok(None);
         }
@@ -199,7 +199,8 @@ mod tests {
     fn refusals_come_with_the_kernels_words() {
         for capped in [false, true] {
             let bytes = refusal(capped, errno::EBUSY);
-            let end = FinalMessage::of(&NetlinkMessages(&bytes).next().unwrap().unwrap()).unwrap().unwrap();
+            let end =
+                FinalMessage::parse(&NetlinkMessages(&bytes).next().unwrap().unwrap()).unwrap().unwrap();
             let error = end.refused(RequestText { request: "make", about: "a veth" });
             assert_eq!(error.errno(), Some(errno::EBUSY));
             let expected = "the kernel refused to make a veth, saying \"no such thing\"; it is in use; \

@@ -41,7 +41,7 @@ pub enum OperState {
 }
 
 impl OperState {
-    fn of(number: u8) -> Self {
+    fn from_number(number: u8) -> Self {
         match i32::from(number) {
             uapi::IF_OPER_UNKNOWN => Self::Unknown,
             uapi::IF_OPER_DOWN => Self::Down,
@@ -149,7 +149,7 @@ impl LinkInfo {
             has_carrier: attributes
                 .find(uapi::IFLA_CARRIER)?
                 .is_some_and(|carrier| carrier.first() == Some(&1)),
-            state: OperState::of(state.unwrap_or(0)),
+            state: OperState::from_number(state.unwrap_or(0)),
             kind: kind_in(attributes)?,
             master: number(uapi::IFLA_MASTER)?,
             lower: lower.filter(|_| namespace.is_none()),

@@ -1,7 +1,7 @@
 //! Netlink messages: built for the kernel, and parsed without trust.
 //!
 //! All numbers are in the machine's byte order. Parsing is total: any bytes give messages, attributes, or
-//! [`Malformed`]. Every loop ends, because each step consumes at least a header.
+//! `Malformed`. Every loop ends, because each step consumes at least a header.
 
 use crate::error::LinkError;
 use crate::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_REQUEST};
@@ -47,14 +47,15 @@ pub(crate) fn text_bytes(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
+/// A request that is being built.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub struct Request {
     bytes: Vec<u8>,
 }
 
 impl Request {
     /// Begins a request with the fixed part of its kind.
-    pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
+    pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; MESSAGE_HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
         bytes[6..8].copy_from_slice(&(flags | NLM_F_REQUEST).to_ne_bytes());
@@ -63,18 +64,18 @@ impl Request {
     }
 
     /// Adds an attribute. None of our values exceeds the longest possible attribute.
-    pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Self {
+    pub fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Self {
         self.nest(kind, |inner| {
             inner.bytes.extend_from_slice(value);
         })
     }
 
-    pub(crate) fn number(&mut self, kind: u16, value: u32) -> &mut Self {
+    pub fn number(&mut self, kind: u16, value: u32) -> &mut Self {
         self.attribute(kind, &value.to_ne_bytes())
     }
 
     /// Adds text, with a zero after it.
-    pub(crate) fn text(&mut self, kind: u16, value: &str) -> &mut Self {
+    pub fn text(&mut self, kind: u16, value: &str) -> &mut Self {
         self.nest(kind, |inner| {
             inner.bytes.extend_from_slice(value.as_bytes());
             inner.bytes.push(0);
@@ -82,7 +83,7 @@ impl Request {
     }
 
     /// Adds an attribute that contains what `fill` adds.
-    pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
+    pub fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; ATTRIBUTE_HEADER]);
         fill(self);
@@ -95,21 +96,13 @@ impl Request {
     }
 
     /// Adds bytes without an attribute header: the fixed part inside a nest.
-    pub(crate) fn fixed(&mut self, bytes: &[u8]) -> &mut Self {
+    pub fn fixed(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self
     }
 
-    /// Requests an acknowledgement if `it` is true.
-    pub(crate) fn acknowledged(&mut self, it: bool) -> &mut Self {
-        let flags = u16::from_ne_bytes([self.bytes[6], self.bytes[7]])
-            | if it { crate::sys::uapi::NLM_F_ACK } else { 0 };
-        self.bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
-        self
-    }
-
     /// The bytes to send, with this sequence number.
-    pub(crate) fn numbered(&mut self, sequence: u32) -> &[u8] {
+    pub fn numbered(&mut self, sequence: u32) -> &[u8] {
         let len = u32::try_from(self.bytes.len()).expect("requests of ours are a few hundred bytes long");
         self.bytes[..4].copy_from_slice(&len.to_ne_bytes());
         self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
@@ -228,7 +221,7 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 /// The kind of an attribute that contains others.
-pub(crate) const fn nested(kind: u16) -> u16 {
+pub const fn nested(kind: u16) -> u16 {
     kind | NLA_F_NESTED
 }
 

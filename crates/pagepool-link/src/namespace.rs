@@ -22,7 +22,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// Without IPv6 the links are silent. A TCP connection without a process gives up after a second; otherwise
+/// Without IPv6 the links are silent. A TCP connection without a process times out after a second; otherwise
 /// it would keep the namespace alive for minutes.
 const SETTINGS: [(&str, &str); 3] = [
     ("ipv6/conf/all/disable_ipv6", "1"),
@@ -77,6 +77,7 @@ impl Namespace {
 
     /// Moves the calling thread into a new namespace, as silent as those of [`Namespace::new`], for the rest
     /// of its life. The namespace ends after the thread and what was opened in it.
+    #[doc(hidden)] // for tests of the workspace
     pub fn enter_new() -> Result<(), LinkError> {
         leave().map(drop)
     }

@@ -14,13 +14,14 @@ use crate::link_info::{
     self, LinkElsewhere, LinkInfo, Mac, OperState, check_alternative_name, check_name, is_long,
 };
 use crate::message::{Malformed, NetlinkMessage, Request, nested};
-use crate::qdisc::{self, Qdisc, TokenBucket};
+use crate::qdisc::{self, Qdisc};
 use crate::route::{self, Address, Route};
 use crate::sys::errno::{self, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH};
 use crate::sys::uapi;
 
 /// The pause between two checks of a link that is coming up.
 const NAP: Duration = Duration::from_millis(1);
+const NO_ANSWER: LinkError = LinkError::Malformed { what: "no link and no error" };
 
 /// One end of a veth pair.
 #[derive(Clone, Copy, Debug)]
@@ -60,13 +61,11 @@ impl Netlink {
     /// The link with this name, or with this alternative name, which may have 127 bytes.
     pub fn link(&mut self, name: &str) -> Result<LinkInfo, LinkError> {
         check_alternative_name(name)?;
-        let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(0, 0, 0));
+        let mut request = get_link(0);
         request.text(if is_long(name) { uapi::IFLA_ALT_IFNAME } else { uapi::IFLA_IFNAME }, name);
         let asked = RequestText { request: "look up", about: name };
         match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
-            Ok(found) => {
-                found.into_iter().next().ok_or(LinkError::Malformed { what: "no link and no error" })
-            }
+            Ok(found) => found.into_iter().next().ok_or(NO_ANSWER),
             // A kernel before 5.5 knows no alternative names, and sees a request for no link.
             Err(error)
                 if error.errno() == Some(errno::ENODEV)
@@ -104,9 +103,8 @@ impl Netlink {
         index: u32,
         parse: fn(&NetlinkMessage<'_>) -> Result<T, Malformed>,
     ) -> Result<Option<T>, LinkError> {
-        let request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0));
         let asked = RequestText { request: "look up", about: &format!("link {index}") };
-        match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, parse) {
+        match self.socket.exchange(get_link(index), asked, uapi::RTM_NEWLINK, parse) {
             Ok(found) => Ok(found.into_iter().next()),
             Err(error) if error.errno() == Some(errno::ENODEV) => Ok(None),
             Err(error) => Err(error),
@@ -120,13 +118,12 @@ impl Netlink {
 
     /// A link in another namespace, from [`LinkInfo::lower_elsewhere`]. Requires CAP_NET_ADMIN there.
     pub(crate) fn link_elsewhere(&mut self, at: LinkElsewhere) -> Result<LinkInfo, LinkError> {
-        let fixed = link_info::header(at.index, 0, 0);
-        let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &fixed);
+        let mut request = get_link(at.index);
         request.number(uapi::IFLA_TARGET_NETNSID, at.namespace);
         let about = format!("link {} of namespace {}", at.index, at.namespace);
         let asked = RequestText { request: "look up", about: &about };
         let found = self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)?;
-        found.into_iter().next().ok_or(LinkError::Malformed { what: "no link and no error" })
+        found.into_iter().next().ok_or(NO_ANSWER)
     }
 
     /// This namespace's id for the namespace of an open file, if it has one.
@@ -189,20 +186,6 @@ impl Netlink {
         }
     }
 
-    /// Sets the MTU of a link.
-    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), LinkError> {
-        let mut request = new_link(index, 0);
-        request.number(uapi::IFLA_MTU, mtu);
-        self.change(request, "set the MTU", &format!("of link {index} to {mtu}"))
-    }
-
-    /// Sets the MAC address of a link.
-    pub fn set_mac(&mut self, index: u32, mac: Mac) -> Result<(), LinkError> {
-        let mut request = new_link(index, 0);
-        request.attribute(uapi::IFLA_ADDRESS, &mac.0);
-        self.change(request, "set the MAC address", &format!("of link {index} to {mac}"))
-    }
-
     /// Gives a link an address, in a subnet of `bits` bits.
     pub fn add_address(&mut self, index: u32, ip: Ipv4Addr, bits: u8) -> Result<(), LinkError> {
         let fixed = route::address_header(uapi::AF_INET, bits, index);
@@ -212,20 +195,8 @@ impl Netlink {
         self.change(request, "add the address", &format!("{ip}/{bits} to link {index}"))
     }
 
-    /// Adds a route to a network with a prefix of `bits` bits, through a neighbour on one of the links. 0
-    /// bits: the default route.
-    pub fn add_route(&mut self, to: Ipv4Addr, bits: u8, through: Ipv4Addr) -> Result<(), LinkError> {
-        let mut request =
-            Request::new(uapi::RTM_NEWROUTE, uapi::NEW_ONLY | uapi::NLM_F_ACK, &route::new_header(bits));
-        if bits > 0 {
-            request.attribute(uapi::RTA_DST, &to.octets());
-        }
-        request.attribute(uapi::RTA_GATEWAY, &through.octets());
-        self.change(request, "add the route", &format!("to {to}/{bits} through {through}"))
-    }
-
     /// The links of the default routes, in all tables, for IPv4 and IPv6.
-    pub fn default_route_links(&mut self) -> Result<Vec<u32>, LinkError> {
+    pub(crate) fn default_route_links(&mut self) -> Result<Vec<u32>, LinkError> {
         let mut links = Vec::new();
         for family in [uapi::AF_INET, uapi::AF_INET6] {
             let request = Request::new(uapi::RTM_GETROUTE, uapi::NLM_F_DUMP, &route::header(family, 0));
@@ -240,7 +211,7 @@ impl Netlink {
     }
 
     /// The link through which a packet to this address would leave, if there is a route.
-    pub fn route_to(&mut self, to: IpAddr) -> Result<Option<u32>, LinkError> {
+    pub(crate) fn route_to(&mut self, to: IpAddr) -> Result<Option<u32>, LinkError> {
         let (family, octets) = route::octets(to);
         let bits = u8::try_from(octets.len() * 8).expect("an address has at most 128 bits");
         let mut request = Request::new(uapi::RTM_GETROUTE, uapi::NLM_F_ACK, &route::header(family, bits));
@@ -256,7 +227,7 @@ impl Netlink {
     }
 
     /// The links that have this address.
-    pub fn links_with(&mut self, ip: IpAddr) -> Result<Vec<u32>, LinkError> {
+    pub(crate) fn links_with(&mut self, ip: IpAddr) -> Result<Vec<u32>, LinkError> {
         let request = Request::new(uapi::RTM_GETADDR, uapi::NLM_F_DUMP, &route::address_header(0, 0, 0));
         let asked = RequestText { request: "list", about: "the addresses" };
         let addresses = self.socket.exchange(request, asked, uapi::RTM_NEWADDR, Address::parse)?;
@@ -272,36 +243,6 @@ impl Netlink {
         let all = self.socket.exchange(request, asked, uapi::RTM_NEWQDISC, Qdisc::parse)?;
         let leaves = all.into_iter().filter(|qdisc| qdisc.link == index && qdisc.kind != "ingress");
         Ok(leaves.map(|qdisc| qdisc.kind).collect())
-    }
-
-    /// Makes a token bucket the queueing discipline of a link, in place of the kernel's default. Requires a
-    /// kernel with `tbf`.
-    ///
-    /// ```no_run
-    /// // It needs root, and holds up what leaves through eth0.
-    /// use pagepool_link::{Netlink, TokenBucket};
-    /// let mut netlink = Netlink::open()?;
-    /// let index = netlink.link("eth0")?.index;
-    /// let mbit = TokenBucket { rate: 125_000, burst: 10_000, limit: 100_000 };
-    /// netlink.add_token_bucket(index, mbit)?;
-    /// netlink.delete_qdisc(index)?;
-    /// # Ok::<(), pagepool_link::LinkError>(())
-    /// ```
-    pub fn add_token_bucket(&mut self, index: u32, bucket: TokenBucket) -> Result<(), LinkError> {
-        let flags = uapi::NEW_ONLY | uapi::NLM_F_ACK;
-        let mut request = Request::new(uapi::RTM_NEWQDISC, flags, &qdisc::root_of(index));
-        request.text(uapi::TCA_KIND, "tbf").nest(nested(uapi::TCA_OPTIONS), |options| {
-            options.attribute(uapi::TCA_TBF_PARMS, &bucket.to_bytes());
-            options.number(uapi::TCA_TBF_BURST, bucket.burst);
-        });
-        self.change(request, "add the token bucket", &format!("{bucket:?} to link {index}"))
-    }
-
-    /// Deletes the queueing discipline of a link, with the packets in it. The kernel restores the default, or
-    /// none.
-    pub fn delete_qdisc(&mut self, index: u32) -> Result<(), LinkError> {
-        let request = Request::new(uapi::RTM_DELQDISC, uapi::NLM_F_ACK, &qdisc::root_of(index));
-        self.change(request, "delete the queueing discipline", &format!("of link {index}"))
     }
 
     /// Attaches an XDP program to a link: in place of `old` if that is attached, or without `old` if none is.
@@ -328,11 +269,17 @@ impl Netlink {
         self.change(request, "exchange the XDP program", &format!("of link {index}"))
     }
 
-    fn change(&mut self, request: Request, what: &'static str, about: &str) -> Result<(), LinkError> {
+    /// Sends a request whose answer is only whether it succeeded.
+    #[doc(hidden)] // for what only tests change
+    pub fn change(&mut self, request: Request, what: &'static str, about: &str) -> Result<(), LinkError> {
         let asked = RequestText { request: what, about };
         // The answer is error 0, without data.
         self.socket.exchange(request, asked, uapi::NLMSG_DONE, |_| Ok(())).map(drop)
     }
+}
+
+fn get_link(index: u32) -> Request {
+    Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0))
 }
 
 fn new_link(index: u32, flags: u16) -> Request {

@@ -86,13 +86,6 @@ pub(crate) fn header(family: u8, bits: u8) -> [u8; ROUTE_HEADER] {
     header
 }
 
-/// The fixed part of a request for an IPv4 route in the main table, made by an administrator
-/// (`RTPROT_STATIC`).
-pub(crate) fn new_header(bits: u8) -> [u8; ROUTE_HEADER] {
-    let (table, made_by) = (uapi::RT_TABLE_MAIN, uapi::RTPROT_STATIC);
-    [uapi::AF_INET, bits, 0, 0, table, made_by, 0, uapi::RTN_UNICAST, 0, 0, 0, 0]
-}
-
 /// The fixed part of a request about an address.
 pub(crate) fn address_header(family: u8, bits: u8, link: u32) -> [u8; ADDRESS_HEADER] {
     let mut header = [0; ADDRESS_HEADER];

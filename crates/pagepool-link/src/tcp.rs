@@ -327,7 +327,7 @@ fn receive(mut stream: TcpStream, params: &TcpParams, state: &TransferState) -> 
         match patience.or_late("receive", stream.read(&mut buffer))? {
             None => {}
             Some(0) => {
-                // The kernel informs the sender of the end, and gives up after a second.
+                // The kernel informs the sender of the end, and times out after a second.
                 let _ = forget_on_close(stream.as_fd(), false);
                 break;
             }

@@ -1,6 +1,4 @@
-//! For tests and fuzzers: every parser of netlink messages, and a rule that drops what leaves a link.
-
-mod drop_rule;
+//! For fuzzers: every parser of netlink messages.
 
 use crate::egress::rulesets;
 use crate::exchange::{FinalMessage, RequestText};
@@ -10,8 +8,6 @@ use crate::netdev::kernel_pool::KernelPagePool;
 use crate::netdev::{family, features};
 use crate::qdisc::Qdisc;
 use crate::route::{Address, Route};
-
-pub use drop_rule::DropRule;
 
 /// Parses any bytes as netlink answers of the kernel, of every kind, and returns how many messages there
 /// were. For fuzzers: no bytes may do harm.
@@ -34,7 +30,7 @@ pub fn netlink_answers(datagram: &[u8]) -> usize {
             KernelPagePool::parse(&message),
             KernelPagePool::parse_stats(&message),
         );
-        if let Ok(Some(end)) = FinalMessage::of(&message) {
+        if let Ok(Some(end)) = FinalMessage::parse(&message) {
             let _ = end.refused(RequestText { request: "read", about: "anything" }).to_string();
         }
     };

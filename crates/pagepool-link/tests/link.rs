@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_lab::or_skip;
+use pagepool_lab::{LinkSettings, or_skip};
 use pagepool_link::{
     Caution, Ethtool, LinkError, LinkInfo, Mac, Namespace, Netlink, Offload, OffloadOwner, SshSession,
     VethEnd, XdpMode, cautions, offload_faults,
@@ -152,7 +152,10 @@ fn harmful_offloads_are_found_held_off_and_restored() {
         let found = faults(&one, XdpMode::Native);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].offloads, Offload::OF_SENDER[1..], "those that are on");
-        assert!(matches!(&found[0].owner, OffloadOwner::Peer(peer) if peer.name == "two"), "{found:?}");
+        assert!(
+            matches!(&found[0].owner, OffloadOwner::Peer { link, .. } if link.name == "two"),
+            "{found:?}"
+        );
         let command = "ethtool -K two tx off gso off txvlan off tx-vlan-stag-hw-insert off";
         assert_eq!(found[0].command().unwrap(), command);
         assert!(found[0].to_string().ends_with(command), "{}", found[0]);
@@ -192,7 +195,7 @@ fn the_offloads_of_a_hidden_peer_are_presumed_and_left_alone() {
     let near = netlink.link("near").unwrap();
     let found = here.run(move || faults(&near, XdpMode::Native));
     assert!(
-        matches!(found[..], [ref fault] if matches!(fault.owner, OffloadOwner::HiddenPeer(_))),
+        matches!(found[..], [ref fault] if matches!(fault.owner, OffloadOwner::HiddenPeer { .. })),
         "a thread of this process has it, and no name: {found:?}"
     );
     assert_eq!(found[0].offloads, Offload::OF_SENDER);
@@ -217,15 +220,17 @@ fn who_carries_what_is_known() {
         netlink.set_up(link, true).unwrap();
     }
     let session = SshSession { client: IpAddr::from([192, 0, 2, 7]), server: IpAddr::from([192, 0, 2, 1]) };
-    assert_eq!(netlink.links_with(session.server).unwrap(), [out]);
-    assert_eq!(netlink.route_to(session.client).unwrap(), Some(out));
-    assert_eq!(netlink.route_to(IpAddr::from([198, 51, 100, 1])).unwrap(), None);
+    let unreachable = SshSession { client: IpAddr::from([198, 51, 100, 1]), ..session };
+    let by_address = cautions(&mut netlink, out, Some(unreachable)).unwrap();
+    assert_eq!(by_address, [Caution::SshSession(unreachable)], "the link has the server's address");
+    let by_route = SshSession { server: IpAddr::from([198, 51, 100, 2]), ..session };
+    assert_eq!(cautions(&mut netlink, out, Some(by_route)).unwrap(), [Caution::SshSession(by_route)]);
+    let neither = SshSession { server: by_route.server, ..unreachable };
+    assert_eq!(cautions(&mut netlink, out, Some(neither)).unwrap(), []);
     assert_eq!(cautions(&mut netlink, out, Some(session)).unwrap(), [Caution::SshSession(session)]);
     assert_eq!(cautions(&mut netlink, peer, Some(session)).unwrap().len(), 1, "what its peer carries");
     assert_eq!(cautions(&mut netlink, idle, Some(session)).unwrap(), []);
     assert_eq!(cautions(&mut netlink, out, None).unwrap(), []);
-    assert_eq!(netlink.default_route_links().unwrap(), Vec::<u32>::new());
     netlink.add_route(Ipv4Addr::UNSPECIFIED, 0, Ipv4Addr::new(192, 0, 2, 254)).unwrap();
-    assert_eq!(netlink.default_route_links().unwrap(), [out]);
     assert_eq!(cautions(&mut netlink, out, None).unwrap(), [Caution::DefaultRoute]);
 }

@@ -1,5 +1,5 @@
 //! Every example that shows the library runs to its end, or until it is killed if it has none; each does what
-//! it says. The test `house` of `pagepool-cli` requires a line here for each.
+//! it says. The tests of `pagepool-house` require a line here for each.
 
 // UNSAFETY: a raw socket for echo requests.
 #![allow(unsafe_code)]

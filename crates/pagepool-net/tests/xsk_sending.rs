@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_link::testing::DropRule;
-use pagepool_link::{Netlink, TokenBucket};
+use pagepool_lab::{DropRule, LinkSettings, TokenBucket};
+use pagepool_link::Netlink;
 use pagepool_net::{
     Attach, Device, Redirect, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
 };

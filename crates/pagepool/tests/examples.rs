@@ -1,5 +1,5 @@
-//! Every example of this crate runs to its end; each checks what it shows. The test `house` of `pagepool-cli`
-//! requires a line here for each.
+//! Every example of this crate runs to its end; each checks what it shows. The tests of
+//! `pagepool-house` require a line here for each.
 
 #[path = "../examples/custom_provider.rs"]
 mod custom_provider;

@@ -5,20 +5,28 @@
 //!
 //! * [`FrameSocket`] and [`FrameGenerator`]: raw frames, one by one, or as many as the kernel can generate.
 //! * [`Tap`]: a link whose other end is a file of this process.
+//! * [`LinkSettings`], [`DropRule`]: settings of links that only tests change.
 //! * [`TempFolder`]: a folder for temporary files.
 //! * [`or_skip`]: what tests do without a capability.
+//! * [`has_tool`], [`run`]: what tests do with the tools of others.
 //! * [`guest`]: Linux guests under QEMU, for other kernels, cards and NUMA nodes than this machine has.
 
+mod drop_rule;
 mod frame_generator;
 mod frame_socket;
 pub mod guest;
+mod link_settings;
 mod skip;
 mod sys;
 mod tap;
 mod temp_folder;
+mod tool;
 
+pub use drop_rule::DropRule;
 pub use frame_generator::{FrameGenerator, GeneratorMode, GeneratorParams, GeneratorReport};
 pub use frame_socket::{FrameBatch, FrameSocket};
+pub use link_settings::{LinkSettings, TokenBucket};
 pub use skip::or_skip;
 pub use tap::Tap;
 pub use temp_folder::TempFolder;
+pub use tool::{has_tool, run};

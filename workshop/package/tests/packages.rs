@@ -5,10 +5,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
 
-use pagepool_lab::TempFolder;
+use pagepool_lab::{TempFolder, has_tool as has, run};
+
+use crate::installed::source;
 
 /// The package of the shared library.
 const LIBRARY: &str = concat!("libpagepool", env!("PAGEPOOL_SONAME_NUMBER"));
@@ -26,29 +28,6 @@ fn packages() -> &'static Path {
         run(build.arg(format!("OUT={}", out.display())).env_remove("FORMATS"));
         out
     })
-}
-
-/// Whether a tool is there; prints SKIP if it is not.
-fn has(tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success());
-    if !there {
-        println!("SKIP: this machine has no {tool}");
-    }
-    there
-}
-
-/// Runs a command that must succeed.
-fn run(command: &mut Command) -> Output {
-    let done = command.output().expect("the tool is there");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        done.status.success(),
-        "{command:?}: {}\n{}{}",
-        done.status,
-        text(&done.stdout),
-        text(&done.stderr)
-    );
-    done
 }
 
 #[test]
@@ -169,9 +148,7 @@ fn packages_and_tarball_work_in_a_new_debian_and_leave_nothing() {
     assert_eq!((debs.len(), tarballs.len()), (3, 1), "{debs:?} {tarballs:?}");
     let Some(debian) = Debian::new() else { return };
     let root = debian.path().join("root");
-    let source = |name: &&str| {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/pagepool-capi/examples").join(name)
-    };
+    let source = |name: &&str| source("examples").join(name);
     let sources = ["receive-loop.c", "CMakeLists.txt", "meson.build"].each_ref().map(source);
     for file in debs.iter().chain(&tarballs).chain(&sources) {
         fs::copy(file, root.join(file.file_name().expect("a file"))).expect("it is writable");

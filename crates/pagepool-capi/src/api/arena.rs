@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use ::pagepool::{Arena, DeviceMemory, NodeId};
 
-use crate::args::arena_params::{self, ArenaParamsC, PAGEPOOL_BACKING_CALLER, PAGEPOOL_BACKING_DEVICE};
+use crate::args::arena_params::{ArenaParamsC, PAGEPOOL_BACKING_CALLER, PAGEPOOL_BACKING_DEVICE};
 use crate::args::out::{store_handle, store_text};
 use crate::args::range::{node_of_argument, node_of_field, out_of_range};
 use crate::args::sized::{self, text};
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn pagepool_arena_create(
 ) -> c_int {
     let make = || {
         // SAFETY: the caller's struct begins with its size.
-        let params = unsafe { sized::read(params, arena_params::LEAST) }?;
+        let params = unsafe { sized::read(params) }?;
         oom::expect_arena(params.bytes())?;
         // SAFETY: the caller's texts, memory and callback are as the fields say.
         ARENAS.insert(unsafe { make(params) }?)

@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use ::pagepool::PageBuf;
 
 use crate::error::{CallError, CallResult, number, status, value_or};
-use crate::handles::claim::{change, claim, claim_plain, look, put, put_here};
+use crate::handles::claim::{change, claim, claim_plain, put, put_here, read};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -92,8 +92,8 @@ pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHa
 
 // ---- Querying a buffer ----
 
-fn ask<R>(otherwise: R, buf: *mut BufHandle, what: impl FnOnce(&PageBuf) -> R) -> R {
-    value_or(otherwise, || look(Token::of(buf), what))
+fn query<R>(otherwise: R, buf: *mut BufHandle, what: impl FnOnce(&PageBuf) -> R) -> R {
+    value_or(otherwise, || read(Token::of(buf), what))
 }
 
 /// The address of bytes that the CPU can read.
@@ -109,7 +109,7 @@ pub(crate) fn address(at: Option<*mut u8>) -> CallResult<*mut c_void> {
 /// Cost: a lookup; for a whole page, on the owner's thread, about sixteen instructions without a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
-    value_or(null_mut(), || look(Token::of(buf), |buf| address(buf.as_ptr()))?)
+    value_or(null_mut(), || read(Token::of(buf), |buf| address(buf.as_ptr()))?)
 }
 
 /// Returns the size of the page or fragment in bytes. The last fragment of a page includes the rest of the
@@ -119,7 +119,7 @@ pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
 /// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_len(buf: *mut BufHandle) -> usize {
-    ask(0, buf, PageBuf::len)
+    query(0, buf, PageBuf::len)
 }
 
 /// Returns the offset of a fragment in its page, in bytes; 0 for a whole page. SIZE_MAX for a bad handle.
@@ -128,7 +128,7 @@ pub extern "C" fn pagepool_buf_len(buf: *mut BufHandle) -> usize {
 /// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_offset(buf: *mut BufHandle) -> usize {
-    ask(usize::MAX, buf, PageBuf::offset)
+    query(usize::MAX, buf, PageBuf::offset)
 }
 
 /// Returns the device address of the buffer's first byte in the pool's first domain. UINT64_MAX if the pool
@@ -142,7 +142,7 @@ pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
         libc::EOPNOTSUPP,
         c"the buffer has no device address: its pool has no domain, or the device is gone",
     );
-    value_or(u64::MAX, || look(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
+    value_or(u64::MAX, || read(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
 }
 
 /// Returns the number of the buffer's page in its arena, counted in base pages of 4096 bytes. A page of a
@@ -152,7 +152,7 @@ pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
 /// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_page_index(buf: *mut BufHandle) -> u32 {
-    ask(u32::MAX, buf, |buf| buf.page().0)
+    query(u32::MAX, buf, |buf| buf.page().0)
 }
 
 /// Returns 1 for a fragment and 0 for a whole page.
@@ -162,7 +162,7 @@ pub extern "C" fn pagepool_buf_page_index(buf: *mut BufHandle) -> u32 {
 /// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_is_frag(buf: *mut BufHandle) -> c_int {
-    number(|| look(Token::of(buf), |buf| buf.is_frag().into()))
+    number(|| read(Token::of(buf), |buf| buf.is_frag().into()))
 }
 
 /// Returns the address where the packet begins: after headroom and colour in a whole page, the first byte of
@@ -174,7 +174,7 @@ pub extern "C" fn pagepool_buf_is_frag(buf: *mut BufHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
     let packet = |buf: &PageBuf| address(buf.as_ptr().map(|at| at.wrapping_add(buf.packet_offset())));
-    value_or(null_mut(), || look(Token::of(buf), packet)?)
+    value_or(null_mut(), || read(Token::of(buf), packet)?)
 }
 
 /// Returns the size of the largest packet that fits, in bytes: `max_len` for a whole page, the full size for
@@ -184,7 +184,7 @@ pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
 /// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_packet_capacity(buf: *mut BufHandle) -> usize {
-    ask(0, buf, PageBuf::packet_capacity)
+    query(0, buf, PageBuf::packet_capacity)
 }
 
 /// Makes `len` bytes from `offset` in the buffer visible to the CPU, in every domain that is not coherent.

@@ -45,10 +45,9 @@ pub struct DeferredUserOpsC {
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
-unsafe impl Sized0 for DeferredUserOpsC {}
-
-/// The size of the struct's first version, which ends with `release`.
-const LEAST: usize = std::mem::offset_of!(DeferredUserOpsC, release) + size_of::<*const c_void>();
+unsafe impl Sized0 for DeferredUserOpsC {
+    const LEAST: usize = std::mem::offset_of!(Self, release) + size_of::<*const c_void>();
+}
 
 struct UserCallbacks {
     ops: DeferredUserOpsC,
@@ -100,7 +99,7 @@ pub unsafe extern "C" fn pagepool_deferred_user_create(
 ) -> c_int {
     let make = || {
         // SAFETY: the caller's struct begins with its size.
-        let ops = unsafe { sized::read(ops, LEAST) }?;
+        let ops = unsafe { sized::read(ops) }?;
         let in_use = ops.in_use.ok_or_else(|| out_of_range("in_use", "NULL", "a function"))?;
         let callbacks = Arc::new(UserCallbacks { ops, in_use, registered: AtomicBool::new(false) });
         let pool = Token::of(pool);

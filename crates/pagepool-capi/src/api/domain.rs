@@ -13,7 +13,7 @@ use crate::args::out::store_handle;
 use crate::args::range::out_of_range;
 use crate::args::sized::{self, Sized0, text};
 use crate::error::{CallError, status, value_or};
-use crate::handles::claim::look;
+use crate::handles::claim::read;
 use crate::handles::opaque::{BufHandle, DomainHandle};
 use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
@@ -66,10 +66,9 @@ pub struct DomainOpsC {
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
-unsafe impl Sized0 for DomainOpsC {}
-
-/// The size of the struct's first version, which ends with `fixes_arena`.
-const LEAST: usize = std::mem::offset_of!(DomainOpsC, fixes_arena) + size_of::<u32>();
+unsafe impl Sized0 for DomainOpsC {
+    const LEAST: usize = std::mem::offset_of!(Self, fixes_arena) + size_of::<u32>();
+}
 
 /// A domain made of a caller's callbacks.
 struct DomainCallbacks {
@@ -163,7 +162,7 @@ pub unsafe extern "C" fn pagepool_domain_create(
 ) -> c_int {
     let make = || {
         // SAFETY: the caller's struct begins with its size.
-        let ops = unsafe { sized::read(ops, LEAST) }?;
+        let ops = unsafe { sized::read(ops) }?;
         let missing = |field: &str| out_of_range(field, "NULL", "a function");
         let map = ops.map.ok_or_else(|| missing("map"))?;
         let unmap = ops.unmap.ok_or_else(|| missing("unmap"))?;
@@ -251,6 +250,6 @@ pub extern "C" fn pagepool_buf_dma_addr_in(buf: *mut BufHandle, domain: *mut Dom
     );
     value_or(u64::MAX, || {
         let id = DOMAINS.get(Token::of(domain))?.id();
-        look(Token::of(buf), |buf| buf.dma_addr_in(id))?.map(|at| at.0).ok_or(NONE)
+        read(Token::of(buf), |buf| buf.dma_addr_in(id))?.map(|at| at.0).ok_or(NONE)
     })
 }

@@ -18,7 +18,7 @@ use std::ffi::c_int;
 use ::pagepool::Pool;
 
 use crate::args::out::store_handle;
-use crate::args::pool_params::{self as params, PoolParamsC};
+use crate::args::pool_params::PoolParamsC;
 use crate::args::sized;
 use crate::error::status;
 use crate::handles::binding::{bind, destroy, disown, unbind};
@@ -42,7 +42,7 @@ use crate::oom;
 pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut *mut PoolHandle) -> c_int {
     let make = || {
         // SAFETY: the caller's struct begins with its size.
-        let params = unsafe { sized::read(params, params::LEAST) }?;
+        let params = unsafe { sized::read::<PoolParamsC>(params) }?;
         let provider = ARENAS.get(Token::of(params.arena))?.provider;
         let pages = provider.area().pages();
         oom::expect(params.bytes(pages as usize) + oom::FEW)?;

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use ::pagepool::{Publication, PublishedEntry, publish, publish_entry, sign_of_life, uncancelled};
 
-use crate::args::entry_params::{self, EntryParamsC};
+use crate::args::entry_params::EntryParamsC;
 use crate::args::range::out_of_range;
 use crate::args::sized::{self, text};
 use crate::error::{CallError, CallResult, number, status};
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn pagepool_publish_entry(params: *const EntryParamsC) -> 
     number(|| {
         oom::expect(oom::FEW)?;
         // SAFETY: the caller's struct begins with its size.
-        let params = unsafe { sized::read(params, entry_params::LEAST) }?;
+        let params = unsafe { sized::read(params) }?;
         if params.kind.is_null() {
             return Err(out_of_range("kind", "NULL", "a text"));
         }

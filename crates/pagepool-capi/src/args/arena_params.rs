@@ -57,10 +57,9 @@ pub struct ArenaParamsC {
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
-unsafe impl Sized0 for ArenaParamsC {}
-
-/// The size of the struct's first version, which ends with `arg`.
-pub(crate) const LEAST: usize = std::mem::offset_of!(ArenaParamsC, name);
+unsafe impl Sized0 for ArenaParamsC {
+    const LEAST: usize = std::mem::offset_of!(Self, name);
+}
 
 /// Any node: for an arena the memory policy of the process decides, for a pool the node of the thread that
 /// refills. It is the default in fields. Arguments need it, because their 0 is node 0.

@@ -40,10 +40,9 @@ pub struct EntryParamsC {
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values.
-unsafe impl Sized0 for EntryParamsC {}
-
-/// The size of the struct's first version, which ends with `n_counters`.
-pub(crate) const LEAST: usize = std::mem::offset_of!(EntryParamsC, n_counters) + size_of::<usize>();
+unsafe impl Sized0 for EntryParamsC {
+    const LEAST: usize = std::mem::offset_of!(Self, n_counters) + size_of::<usize>();
+}
 
 pub(crate) struct EntryTexts {
     pub(crate) kind: String,

@@ -102,10 +102,9 @@ pub struct PoolParamsC {
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values.
-unsafe impl Sized0 for PoolParamsC {}
-
-/// The size of the struct's first version, which ends with `colour`.
-pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
+unsafe impl Sized0 for PoolParamsC {
+    const LEAST: usize = std::mem::offset_of!(Self, max_lanes);
+}
 
 /// Upper bound in bytes for the 1024 chain blocks that every pool has.
 const CHAINS: usize = 1024 * 512;

@@ -14,7 +14,10 @@ use crate::error::{CallError, CallResult};
 /// # Safety
 /// * The struct is `repr(C)` and begins with `size: usize`.
 /// * All-zero bytes are a value of it, and so is every mixture of such bytes with a caller's.
-pub(crate) unsafe trait Sized0: Copy {}
+pub(crate) unsafe trait Sized0: Copy {
+    /// The size of the struct's first version: bytes that every caller has.
+    const LEAST: usize;
+}
 
 /// A newer program's struct may be at most this many times as long as the library's. A larger size was never
 /// set, and the library must not write that far.
@@ -30,13 +33,13 @@ const fn longest<T>() -> usize {
 ///
 /// # Safety
 /// `at` is NULL, or readable for as many bytes as its first word says.
-pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T> {
+pub(crate) unsafe fn read<T: Sized0>(at: *const T) -> CallResult<T> {
     if at.is_null() {
         return Err(CallError::NULL);
     }
     // SAFETY: the caller's struct begins with its size, at any alignment.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    if size < least || size > longest::<T>() {
+    if size < T::LEAST || size > longest::<T>() {
         return Err(wrong_size::<T>(size));
     }
     // SAFETY: the caller guarantees that `size` bytes are readable.

@@ -12,13 +12,13 @@ pub(crate) mod here;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{Bound, PoolRef, Shutdown};
+use ::pagepool::{Bound, Pool, PoolRef, Shutdown};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::bound_pools;
 use crate::handles::claim::bias;
 use crate::handles::owner_half::OwnerHalf;
-use crate::handles::slots::{self, Half, turn};
+use crate::handles::slots::{self, Half, PoolLife, turn};
 use crate::handles::thread::me;
 use crate::handles::token::Token;
 use crate::handles::view::PoolView;
@@ -38,15 +38,9 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
     bound_pools::remember(pool, |pool| {
         let _ = unbind(pool); // it fails for a pool that was unbound or destroyed before
     })?;
-    let done = slots::with_life(pool, |life| match std::mem::replace(&mut life.half, Half::Bound) {
-        Half::Idle(idle) => {
-            install(view, idle.bind());
-            Ok(())
-        }
-        other => {
-            life.half = other;
-            Err(ANOTHERS)
-        }
+    let done = slots::with_life(pool, |life| {
+        install(view, take_idle(life, Half::Bound, ANOTHERS)?.bind());
+        Ok(())
     });
     if done.is_err() {
         bound_pools::forget(pool);
@@ -57,29 +51,38 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
 /// Makes an unused pool one without an owner, permanently.
 pub(crate) fn disown(pool: Token) -> CallResult<()> {
     let view = slots::view(pool)?;
-    slots::with_life(pool, |life| match std::mem::replace(&mut life.half, Half::Bound) {
-        Half::Idle(idle) => {
-            let bound = idle.bind();
-            bound.end_exclusive();
-            // A callback in a turn may make any owner's call, also those that the fast paths serve.
-            view.cache.store(bound.cache_head().cast_mut(), Relaxed);
-            // SAFETY: under the slot's lock, while there is no owner.
-            unsafe { *own(view).bound.get() = Some(bound) };
-            view.no_owner.store(1, Release);
-            Ok(())
-        }
+    slots::with_life(pool, |life| {
+        let bound = take_idle(life, Half::Bound, CallError::STALE)?.bind();
+        bound.end_exclusive();
+        // A callback in a turn may make any owner's call, also those that the fast paths serve.
+        keep(view, bound);
+        view.no_owner.store(1, Release);
+        Ok(())
+    })
+}
+
+/// Takes the half of a pool without an owner out of its slot, where `then` stands in its place. Otherwise
+/// changes nothing.
+fn take_idle(life: &mut PoolLife, then: Half, otherwise: CallError) -> CallResult<Pool> {
+    match std::mem::replace(&mut life.half, then) {
+        Half::Idle(idle) => Ok(idle),
         other => {
             life.half = other;
-            Err(CallError::STALE)
+            Err(otherwise)
         }
-    })
+    }
+}
+
+/// Keeps the owner's half, under the slot's lock while there is no owner.
+fn keep(view: &PoolView, bound: Bound) {
+    view.cache.store(bound.cache_head().cast_mut(), Relaxed);
+    // SAFETY: under the slot's lock, while there is no owner.
+    unsafe { *own(view).bound.get() = Some(bound) };
 }
 
 /// Stores the calling thread as the owner, for the fast paths too.
 fn install(view: &'static PoolView, bound: Bound) {
-    view.cache.store(bound.cache_head().cast_mut(), Relaxed);
-    // SAFETY: under the slot's lock, while there is no owner.
-    unsafe { *own(view).bound.get() = Some(bound) };
+    keep(view, bound);
     // Before the bias, because a thread that ends the bias later sets it to 0.
     view.limit.store(plain_room(view), Relaxed);
     // This thread may still have the bias from an earlier takeover.
@@ -116,7 +119,7 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     }
     // SAFETY: this thread is the owner, and none of its calls is under way.
     let bound = unsafe { &mut *own(view).bound.get() }.take().ok_or(CallError::NOT_OWNER)?;
-    here::take_back(view);
+    here::clear(view);
     view.owner.store(0, Release);
     view.limit.store(0, Relaxed);
     let _ = view.bias.compare_exchange(me(), bias::FREE, AcqRel, Relaxed);
@@ -161,16 +164,9 @@ pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
         if let Half::Bound = life.half {
             life.half = Half::Idle(uninstall(view)?.unbind());
         }
-        match std::mem::replace(&mut life.half, Half::Ended) {
-            Half::Idle(idle) => {
-                view.token.store(0, Release);
-                Ok((idle, life.handle.clone()))
-            }
-            ended => {
-                life.half = ended;
-                Err(CallError::STALE)
-            }
-        }
+        let idle = take_idle(life, Half::Ended, CallError::STALE)?;
+        view.token.store(0, Release);
+        Ok((idle, life.handle.clone()))
     })?;
     drop(turn); // before the slot can be reused
     bound_pools::forget(pool);

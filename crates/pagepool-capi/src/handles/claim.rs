@@ -94,9 +94,9 @@ unsafe fn buffer_of(token: Token, word: u64, view: &PoolView) -> PageBuf {
         (u64::from(view.page_of(token)), life_word::part_of_page(word, token))
     };
     // Not NULL: the pool has a buffer out.
-    let home = NonNull::<c_void>::new(view.home.load(Relaxed)).unwrap_or(NonNull::dangling());
+    let core = NonNull::<c_void>::new(view.core.load(Relaxed)).unwrap_or(NonNull::dangling());
     // SAFETY: these are the words that the buffer was made of; the caller guarantees the rest.
-    unsafe { PageBuf::from_token(home, u64::from(part) << 32 | page) }
+    unsafe { PageBuf::from_token(core, u64::from(part) << 32 | page) }
 }
 
 /// Ends the life of a token. Returns the word before, if this caller ended that life.
@@ -272,7 +272,7 @@ pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) ->
 /// Reads the buffer of a token that the caller holds. If another thread returns it during the call, the
 /// result means nothing.
 #[inline(always)]
-pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
+pub(crate) fn read<R>(token: Token, read: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
     let BufPlace { word, view, .. } = directory::find(token)?;
     let now = word.now();
     if !life_word::is_in(now, token) {
@@ -281,7 +281,7 @@ pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallRes
     // SAFETY: the token was given out, and its life has not ended. The value made here is never dropped; the
     // caller keeps its own.
     let buffer = ManuallyDrop::new(unsafe { buffer_of(token, now, view) });
-    Ok(look(&buffer))
+    Ok(read(&buffer))
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl PlaceRange {
     }
 
     /// Returns the range; none of its buffers is out.
-    pub(crate) fn give_back(self) {
+    pub(crate) fn release(self) {
         places().free.push(self); // room for all rows was reserved
     }
 
@@ -277,7 +277,7 @@ mod tests {
         let places = PlaceRange::for_pages(PAGES, &VIEWS[0]).unwrap();
         let begin = places.lives as usize;
         let cost = resident_bytes(begin..begin + 2 * size_of::<LifeWord>() * PAGES as usize);
-        places.give_back();
+        places.release();
         assert!(cost < 16 << 20, "{cost} bytes are resident for {PAGES} places that nobody used");
     }
 }

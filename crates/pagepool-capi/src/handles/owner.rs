@@ -4,11 +4,11 @@
 //!        pool, so its parts exist during the call. The owner itself could, from a callback: `calls` refuses
 //!        that.
 //! Free   entries for fragments are in three lists. The owner's own, of at most [`OWNED`] entries, takes no
-//!        atomic operation. The shared one is under the slot's lock. `frags_home` has the entries that became
+//!        atomic operation. The shared one is under the slot's lock. `returned_frags` has the entries that became
 //!        free on other threads, or on the owner's while its own list is full: any thread pushes. A thread
-//!        that finds the shared list empty, under the lock, moves all of `frags_home` there; the owner takes
+//!        that finds the shared list empty, under the lock, moves all of `returned_frags` there; the owner takes
 //!        [`REFILL`] of the shared list when its own is empty.
-//! Bound  fresh entries are taken only while the shared list and `frags_home` are empty: then all others are
+//! Bound  fresh entries are taken only while the shared list and `returned_frags` are empty: then all others are
 //!        out, or on the owner's list. So a pool has at most as many as were out at one time, plus [`OWNED`]
 //!        and a row. If either side took whole lists for itself, the other would take fresh ones forever.
 
@@ -77,9 +77,9 @@ pub(crate) fn mine<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -> O
         return None;
     }
     // SAFETY: the pool exists, so its address is not NULL.
-    let home = unsafe { NonNull::new_unchecked(view.home.load(Relaxed)) };
+    let core = unsafe { NonNull::new_unchecked(view.core.load(Relaxed)) };
     // SAFETY: this thread owns the pool, and no other thread destroys or unbinds it.
-    Some(call(unsafe { CachedAddrs::of(home) }))
+    Some(call(unsafe { CachedAddrs::of(core) }))
 }
 
 /// Takes addresses from the owner's cache or puts them there: if the caller is the owner, or in a pool
@@ -90,13 +90,13 @@ pub(crate) fn quickly<R>(pool: Token, call: impl FnOnce(CachedAddrs<'_>) -> R) -
     let _held = match view.is_mine() {
         true if view.token.load(Relaxed) != pool.0 => return None,
         true => None,
-        false => Some(turn::hold(view, pool)?),
+        false => Some(turn::lock(view, pool)?),
     };
-    let home = view.home.load(Relaxed);
+    let core = view.core.load(Relaxed);
     // SAFETY: the pool exists, so its address is not NULL.
-    let home = unsafe { NonNull::new_unchecked(home) };
+    let core = unsafe { NonNull::new_unchecked(core) };
     // SAFETY: this thread owns the pool or has the turn, in which no other thread destroys or unbinds it.
-    Some(call(unsafe { CachedAddrs::of(home) }))
+    Some(call(unsafe { CachedAddrs::of(core) }))
 }
 
 impl OwnerCall<'_> {
@@ -218,7 +218,7 @@ pub(crate) fn frag_over(view: &PoolView, place: u32) {
             return;
         }
     }
-    let list = &view.away.frags_home;
+    let list = &view.away.returned_frags;
     let mut head = list.load(Relaxed);
     loop {
         entry.page.store(head, Relaxed);

@@ -78,10 +78,10 @@ fn life_of(at: u32) -> MutexGuard<'static, Option<Box<PoolLife>>> {
 
 impl PoolLife {
     /// The shared list of free entries for fragments, with at least one in it. If it is empty, it takes the
-    /// list `frags_home`, and if that is empty 4096 fresh entries, which the pool keeps until it is freed.
+    /// list `returned_frags`, and if that is empty 4096 fresh entries, which the pool keeps until it is freed.
     pub(crate) fn shared_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
         if self.frags == 0 {
-            self.frags = view.away.frags_home.swap(0, Acquire); // pairs with frag_over()
+            self.frags = view.away.returned_frags.swap(0, Acquire); // pairs with frag_over()
         }
         if self.frags == 0 {
             self.taken.try_reserve(1)?;
@@ -120,12 +120,12 @@ pub(crate) fn view_of(pool: Token) -> &'static PoolView {
     &VIEWS[pool.place() as usize % MAX_POOLS]
 }
 
-/// Reads or changes a slot's data of a pool that exists, under the slot's lock: `look` runs no callback.
-pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> CallResult<R>) -> CallResult<R> {
+/// Reads or changes a slot's data of a pool that exists, under the slot's lock: `call` runs no callback.
+pub(crate) fn with_life<R>(pool: Token, call: impl FnOnce(&mut PoolLife) -> CallResult<R>) -> CallResult<R> {
     view(pool)?;
     let mut life = life_of(pool.place());
     view(pool)?; // no other thread destroyed it before the lock
-    look(life.as_mut().ok_or(CallError::STALE)?)
+    call(life.as_mut().ok_or(CallError::STALE)?)
 }
 
 pub(crate) fn handle(pool: Token) -> CallResult<PoolRef> {
@@ -133,13 +133,13 @@ pub(crate) fn handle(pool: Token) -> CallResult<PoolRef> {
 }
 
 /// Reads or changes the slot's data of a pool of which the caller has a buffer, also after that pool was
-/// destroyed. Under the slot's lock: `look` runs no callback.
+/// destroyed. Under the slot's lock: `call` runs no callback.
 pub(crate) fn with_life_behind<R>(
     view: &'static PoolView,
-    look: impl FnOnce(&mut PoolLife) -> CallResult<R>,
+    call: impl FnOnce(&mut PoolLife) -> CallResult<R>,
 ) -> CallResult<R> {
     let at = (ptr::from_ref(view).addr() - VIEWS.as_ptr().addr()) / size_of::<PoolView>();
-    look(life_of(at as u32).as_mut().ok_or(CallError::STALE)?)
+    call(life_of(at as u32).as_mut().ok_or(CallError::STALE)?)
 }
 
 /// Gives a new pool a slot and a token. Its provider has `pages` base pages.
@@ -149,8 +149,8 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     taken.try_reserve(1)?;
     let at = free_slot()?;
     let (slot, view) = (&SLOTS[at as usize % MAX_POOLS], &VIEWS[at as usize % MAX_POOLS]);
-    let give_back = |_: &CallError| list().free.push(at); // room for every slot was reserved
-    let words = PlaceRange::for_pages(pages, view).inspect_err(give_back)?;
+    let free_slot_again = |_: &CallError| list().free.push(at); // room for every slot was reserved
+    let words = PlaceRange::for_pages(pages, view).inspect_err(free_slot_again)?;
     taken.push(words);
     let generations = Generations(slot.generations.load(Relaxed)).next();
     let token = Token::new(HandleKind::Pool, at, generations.latest());
@@ -158,7 +158,7 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     let bias = if ::pagepool::fences_are_free() { bias::FREE } else { bias::SHARED };
     view.bias.store(bias, Relaxed);
     view.no_owner.store(0, Relaxed);
-    view.home.store(handle.token().as_ptr(), Relaxed);
+    view.core.store(handle.token().as_ptr(), Relaxed);
     view.words.store(words.lives, Relaxed);
     view.away.beginnings.store(words.beginnings(), Relaxed);
     view.beginnings.store(ptr::null_mut(), Relaxed);
@@ -173,7 +173,7 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
     view.away.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
     let away = &view.away;
-    for count in [&view.limit, &view.returning, &away.returning, &away.frags_home] {
+    for count in [&view.limit, &view.returning, &away.returning, &away.returned_frags] {
         count.store(0, Relaxed);
     }
     let life = PoolLife { half: Half::Idle(pool), handle, tags: Vec::new(), frags: 0, taken };
@@ -212,7 +212,7 @@ pub(crate) fn reap() {
     let ends: Vec<_> = list().ended.iter().filter(mine).map(|ended| ended.shutdown.clone()).collect();
     let complete = ends.iter().filter(|end| end.is_complete()); // with no lock held: it may call users
     for life in complete.filter_map(take_complete) {
-        life.taken.iter().for_each(|rows| rows.give_back());
+        life.taken.iter().for_each(|rows| rows.release());
         drop(life); // with no lock held: this may free a domain, whose drop is a callback
     }
 }
@@ -239,11 +239,11 @@ fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
 }
 
 /// Visits every slot that was ever used, for the dump.
-pub(crate) fn for_each(mut look: impl FnMut(&PoolLife, &'static PoolView)) {
+pub(crate) fn for_each(mut call: impl FnMut(&PoolLife, &'static PoolView)) {
     let used = list().used;
     for at in 0..used {
         if let Some(life) = life_of(at).as_deref() {
-            look(life, &VIEWS[at as usize % MAX_POOLS]);
+            call(life, &VIEWS[at as usize % MAX_POOLS]);
         }
     }
 }

@@ -86,12 +86,12 @@ impl Generations {
     pub(crate) fn next(self) -> Self {
         if self.0 == 0 {
             let first = first_generation();
-            return Self::of(first, first);
+            return Self::new(first, first);
         }
-        Self::of(self.first(), self.latest().wrapping_add(1))
+        Self::new(self.first(), self.latest().wrapping_add(1))
     }
 
-    fn of(first: u32, latest: u32) -> Self {
+    fn new(first: u32, latest: u32) -> Self {
         Self(u64::from(first) << 32 | u64::from(latest))
     }
 

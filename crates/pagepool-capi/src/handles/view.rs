@@ -53,8 +53,8 @@ pub(crate) struct PoolView {
     pub(crate) words: AtomicPtr<LifeWord>,
     /// The owner's cache: its head, followed by page numbers.
     pub(crate) cache: AtomicPtr<CacheHead>,
-    /// The first word of every buffer of this pool.
-    pub(crate) home: AtomicPtr<c_void>,
+    /// The pool's core, the first word of every buffer of this pool.
+    pub(crate) core: AtomicPtr<c_void>,
     /// The cache's limit while the owner has the bias, otherwise 0: see `claim::bias`.
     pub(crate) limit: AtomicU64,
     /// The owner's mark: see `claim::bias`.
@@ -79,7 +79,7 @@ pub(crate) struct AwayView {
     /// The mark of a thread that is not the owner: see `claim::bias`.
     pub(crate) returning: AtomicU64,
     /// The list of entries for fragments that became free on other threads, mostly. See `owner`.
-    pub(crate) frags_home: AtomicU64,
+    pub(crate) returned_frags: AtomicU64,
     /// The value that [`PoolView::beginnings`] gets later.
     pub(crate) beginnings: AtomicPtr<LifeWord>,
     pub(crate) page_size: AtomicU64,
@@ -89,30 +89,8 @@ pub(crate) static VIEWS: [PoolView; MAX_POOLS] = [const { PoolView::empty() }; M
 
 impl PoolView {
     const fn empty() -> Self {
-        Self {
-            token: AtomicU64::new(0),
-            owner: AtomicU64::new(0),
-            bias: AtomicU64::new(0),
-            base: AtomicU32::new(0),
-            pages: AtomicU32::new(0),
-            words: AtomicPtr::new(std::ptr::null_mut()),
-            cache: AtomicPtr::new(std::ptr::null_mut()),
-            home: AtomicPtr::new(std::ptr::null_mut()),
-            limit: AtomicU64::new(0),
-            returning: AtomicU64::new(0),
-            beginnings: AtomicPtr::new(std::ptr::null_mut()),
-            own: AtomicPtr::new(std::ptr::null_mut()),
-            memory: AtomicU64::new(0),
-            readable: AtomicU64::new(0),
-            no_owner: AtomicU32::new(0),
-            turn: AtomicU32::new(0),
-            away: AwayView {
-                returning: AtomicU64::new(0),
-                frags_home: AtomicU64::new(0),
-                beginnings: AtomicPtr::new(std::ptr::null_mut()),
-                page_size: AtomicU64::new(0),
-            },
-        }
+        // SAFETY: numbers and addresses, of which zeroes are values.
+        unsafe { MaybeUninit::zeroed().assume_init() }
     }
 
     /// Whether the calling thread owns the pool.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::installed::{has, prefix, run, source, temporary};
-use crate::version_script::{NOW, Release, version_script};
+use pagepool_header::version_script::{NOW, Release, version_script};
 
 fn archive() -> PathBuf {
     prefix().join("lib/libpagepool.a")
@@ -52,24 +52,6 @@ fn listed() -> Vec<String> {
 fn only_the_functions_of_the_header_are_global_in_the_archive() {
     if has("nm") && has("objcopy") {
         assert_eq!(nm(&archive(), "-g"), listed(), "left: global in libpagepool.a, right: symbols.txt");
-    }
-}
-
-#[test]
-fn without_objcopy_install_warns_and_keeps_the_archive() {
-    if !has("cc") {
-        return;
-    }
-    let destdir = file("no-objcopy", "root");
-    let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
-    install.env("DESTDIR", &destdir).env("PREFIX", "/opt").env("PARTS", "library").env_remove("LIBDIR");
-    let done = run(install.env("OBJCOPY", "/nowhere/objcopy"));
-    let text = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(text.contains("warning: all symbols of Rust's") && text.contains("/nowhere/objcopy"), "{text}");
-    assert!(fs::metadata(destdir.join("opt/lib/libpagepool.a")).unwrap().len() > 0);
-    if has("nm") {
-        let names = nm(&destdir.join("opt/lib/libpagepool.so"), "-D");
-        assert!(names.contains(&concat!("PAGEPOOL_", env!("PAGEPOOL_SONAME_NUMBER")).to_owned()));
     }
 }
 

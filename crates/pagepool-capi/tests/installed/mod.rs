@@ -6,8 +6,11 @@
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::OnceLock;
+
+pub use pagepool_lab::{has_tool as has, run};
+use pagepool_package::install::Installation;
 
 /// The target folder's, for files of tests. Until this process ends it is its own: a second one of the same
 /// program, whose files have the same names, waits here.
@@ -28,19 +31,22 @@ fn this() -> String {
     module_path!().replace("::", "-")
 }
 
-/// The prefix, laid out once for all tests by the command that users run.
+/// The prefix, laid out once for all tests as the install command does.
 pub fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
         let destdir = temporary().join(format!("installed-{}", this()));
         let _ = fs::remove_dir_all(&destdir);
-        let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
-        run(install
-            .env("DESTDIR", &destdir)
-            .env("PREFIX", "/opt/pagepool")
-            .env("PARTS", "library")
-            .env_remove("LIBDIR"));
-        destdir.join("opt/pagepool")
+        let prefix = destdir.join("opt/pagepool");
+        let installation = Installation {
+            parts: "library".into(),
+            destdir,
+            prefix: "/opt/pagepool".into(),
+            libdir: "/opt/pagepool/lib".into(),
+            target: None,
+        };
+        installation.run().expect("the library can be installed");
+        prefix
     })
 }
 
@@ -48,37 +54,12 @@ pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Whether a tool is there; prints SKIP if it is not.
-pub fn has(tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success());
-    if !there {
-        println!("SKIP: this machine has no {tool}");
-    }
-    there
-}
-
-/// Runs a command that must succeed.
-pub fn run(command: &mut Command) -> Output {
-    let done = command.output().expect("the tool is there");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        done.status.success(),
-        "{command:?}: {}\n{}{}",
-        done.status,
-        text(&done.stdout),
-        text(&done.stderr)
-    );
-    done
-}
-
 /// Compiles a C program of this crate against the installed library; the flags decide how.
-#[allow(dead_code, reason = "the tests of build systems compile by these")]
 pub fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
     compiled_with(file, how, flags, &[])
 }
 
 /// The same, of a program that needs more sources or libraries, which stand behind it.
-#[allow(dead_code, reason = "the tests of build systems compile by these")]
 pub fn compiled_with(file: &str, how: &str, flags: &[&str], more: &[&str]) -> PathBuf {
     let stem = source(file).file_stem().expect("a file").to_string_lossy().into_owned();
     let program = temporary().join(format!("{stem}-{how}"));

@@ -27,12 +27,12 @@ pub struct LinkChanges {
 
 impl LinkChanges {
     /// Listens for changes of the link with this index, in the calling thread's namespace.
-    pub fn of(index: u32) -> io::Result<Self> {
+    pub fn listen(index: u32) -> io::Result<Self> {
         Ok(Self { socket: netlink::listen(index)? })
     }
 
     /// Returns what changed since the last call. Never waits; one system call if nothing changed.
-    pub fn look(&self) -> Change {
+    pub fn read(&self) -> Change {
         let (mut front, mut seen) = ([0; FRONT], Change::Nothing);
         for _ in 0..MOST {
             match netlink::receive(self.socket.as_fd(), &mut front) {

@@ -32,7 +32,7 @@ impl Rulesets {
 
     /// Whether packets that leave the link with this name pass a chain. Also true if there are too many
     /// chains to read. Never waits, and allocates nothing.
-    pub fn hold(&mut self, link: &str) -> io::Result<bool> {
+    pub fn filter(&mut self, link: &str) -> io::Result<bool> {
         self.sequence = self.sequence.wrapping_add(1);
         netlink::send(self.socket.as_fd(), self.request.numbered(self.sequence))?;
         let mut found = false;
@@ -72,7 +72,7 @@ fn read(datagram: &[u8], sequence: u32, link: &[u8]) -> Result<Answer, Malformed
         if message.sequence != sequence {
             continue; // of an answer that was not read to its end
         }
-        if let Some(end) = FinalMessage::of(&message)? {
+        if let Some(end) = FinalMessage::parse(&message)? {
             return Ok(match end.errno() {
                 0 => Answer::End { with },
                 number => Answer::Refused(number),
@@ -115,7 +115,7 @@ mod tests {
     /// A chain at a hook, for one device, or for several names with their kinds.
     fn chain(place: u32, device: Option<&str>, devices: &[(u16, &[u8])]) -> Vec<u8> {
         let mut chain = Request::new(uapi::NFT_NEWCHAIN, 0, &uapi::NFT_NETDEV);
-        chain.text(uapi::NFTA_CHAIN_TABLE, "t").nest(nested(uapi::NFTA_CHAIN_HOOK), |hook| {
+        chain.text(1, "t").nest(nested(uapi::NFTA_CHAIN_HOOK), |hook| {
             hook.number(uapi::NFTA_HOOK_HOOKNUM, place.to_be());
             device.map(|name| hook.text(uapi::NFTA_HOOK_DEV, name));
             hook.nest(nested(uapi::NFTA_HOOK_DEVS), |all| {

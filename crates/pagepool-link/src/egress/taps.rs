@@ -26,7 +26,7 @@ impl Taps {
 
     /// Whether a socket sees outgoing packets of the interface with this index. Also true if the list cannot
     /// be read, or is too long.
-    pub fn see(&self, index: u32) -> bool {
+    pub fn any_sees(&self, index: u32) -> bool {
         let (mut text, mut at) = ([0; AT_ONCE], 0);
         for _ in 0..MOST {
             let Ok(got) = self.list.read_at(&mut text, at) else { return true };
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_not_read_to_its_end_may_have_a_tap() {
-        let see = |path| Taps { list: File::open(path).unwrap() }.see(1);
+        let see = |path| Taps { list: File::open(path).unwrap() }.any_sees(1);
         assert!(!see("/dev/null"), "it has none");
         assert!(see("/dev/zero"), "no line ends");
         assert!(see("/proc"), "a folder is no list");

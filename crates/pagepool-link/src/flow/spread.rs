@@ -99,8 +99,7 @@ impl HeldFlowSpread {
         if held.is_empty() {
             return Ok(());
         }
-        let links = self.netlink.links()?;
-        let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return Ok(()) };
+        let Some(link) = self.netlink.link_at(self.link.index)? else { return Ok(()) };
         if self.ethtool.indirection(&link.name)?.is_none_or(|now| now != held) {
             return Ok(());
         }

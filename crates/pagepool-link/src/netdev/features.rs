@@ -24,14 +24,14 @@ impl XdpFeatures {
     /// ```
     /// use pagepool_link::{Netlink, XdpFeatures};
     /// let lo = Netlink::open()?.link("lo")?.index;
-    /// match XdpFeatures::of(lo) {
+    /// match XdpFeatures::query(lo) {
     ///     Ok(features) => assert!(!features.zero_copy),
     ///     Err(error) => println!("{error}"), // an older kernel
     /// }
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
-    pub fn of(index: u32) -> Result<Self, LinkError> {
-        let bits = asked(index, |message| features(message, uapi::NETDEV_A_DEV_XDP_FEATURES))?;
+    pub fn query(index: u32) -> Result<Self, LinkError> {
+        let bits = query(index, |message| features(message, uapi::NETDEV_A_DEV_XDP_FEATURES))?;
         let has = |bit| bits & bit != 0;
         Ok(Self {
             native: has(uapi::NETDEV_XDP_ACT_BASIC),
@@ -43,10 +43,10 @@ impl XdpFeatures {
 /// The driver's features for packets that AF_XDP sends, for the interface with this index: bits of the
 /// kernel's `enum netdev_xsk_flags`; 0 before Linux 6.8. Fails if the kernel has no such family.
 pub fn sending_features(index: u32) -> Result<u64, LinkError> {
-    asked(index, xsk_features)
+    query(index, xsk_features)
 }
 
-fn asked(
+fn query(
     index: u32,
     parse: impl Fn(&NetlinkMessage<'_>) -> Result<u64, Malformed>,
 ) -> Result<u64, LinkError> {
@@ -93,7 +93,7 @@ mod tests {
         match sending_features(1) {
             Ok(features) => {
                 assert_eq!(features, 0);
-                assert_eq!(XdpFeatures::of(1).unwrap(), XdpFeatures::default(), "it has no driver's XDP");
+                assert_eq!(XdpFeatures::query(1).unwrap(), XdpFeatures::default(), "it has no driver's XDP");
             }
             Err(error) => println!("SKIP features: the kernel has no family netdev (Linux 6.3): {error}"),
         }

@@ -21,7 +21,7 @@ pub struct KernelPagePool {
     pub inflight: u64,
     /// Their bytes.
     pub inflight_bytes: u64,
-    /// When the driver gave up the pool, which now waits for its last pages: time since boot
+    /// When the driver destroyed the pool, which now waits for its last pages: time since boot
     /// (`CLOCK_BOOTTIME`), in whole seconds. `None` for a pool in use.
     pub detached_at: Option<Duration>,
     /// The source of its memory, if that is not the system.
@@ -41,7 +41,7 @@ pub enum KernelPoolProvider {
 }
 
 macro_rules! kernel_stats {
-    ($($name:ident = $attribute:ident,)+) => {
+    ($($name:ident = $attribute:literal,)+) => {
         /// The eleven counters of a page pool of the kernel, with the names of [`pagepool::Stats`].
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[expect(missing_docs, reason = "pagepool::Stats says what each counts")]
@@ -61,24 +61,25 @@ macro_rules! kernel_stats {
             }
 
             fn parse(attributes: Attributes<'_>) -> Result<Self, Malformed> {
-                Ok(Self { $($name: number(attributes, uapi::$attribute)?.unwrap_or(0),)+ })
+                Ok(Self { $($name: number(attributes, $attribute)?.unwrap_or(0),)+ })
             }
         }
     };
 }
 
+// With the numbers of `NETDEV_A_PAGE_POOL_STATS_ALLOC_FAST` and so on (include/uapi/linux/netdev.h, v7.3).
 kernel_stats! {
-    alloc_fast = NETDEV_A_PAGE_POOL_STATS_ALLOC_FAST,
-    alloc_slow = NETDEV_A_PAGE_POOL_STATS_ALLOC_SLOW,
-    alloc_slow_high_order = NETDEV_A_PAGE_POOL_STATS_ALLOC_SLOW_HIGH_ORDER,
-    alloc_empty = NETDEV_A_PAGE_POOL_STATS_ALLOC_EMPTY,
-    alloc_refill = NETDEV_A_PAGE_POOL_STATS_ALLOC_REFILL,
-    alloc_waive = NETDEV_A_PAGE_POOL_STATS_ALLOC_WAIVE,
-    recycle_cached = NETDEV_A_PAGE_POOL_STATS_RECYCLE_CACHED,
-    recycle_cache_full = NETDEV_A_PAGE_POOL_STATS_RECYCLE_CACHE_FULL,
-    recycle_ring = NETDEV_A_PAGE_POOL_STATS_RECYCLE_RING,
-    recycle_ring_full = NETDEV_A_PAGE_POOL_STATS_RECYCLE_RING_FULL,
-    recycle_released_refcnt = NETDEV_A_PAGE_POOL_STATS_RECYCLE_RELEASED_REFCNT,
+    alloc_fast = 8,
+    alloc_slow = 9,
+    alloc_slow_high_order = 10,
+    alloc_empty = 11,
+    alloc_refill = 12,
+    alloc_waive = 13,
+    recycle_cached = 14,
+    recycle_cache_full = 15,
+    recycle_ring = 16,
+    recycle_ring_full = 17,
+    recycle_released_refcnt = 18,
 }
 
 impl KernelPoolStats {
@@ -93,7 +94,7 @@ impl KernelPoolStats {
 }
 
 impl KernelPagePool {
-    /// How long it has waited for its last pages, if the driver gave it up.
+    /// How long it has waited for its last pages, if the driver destroyed it.
     pub fn detached_for(&self) -> Option<Duration> {
         self.detached_at.map(|at| since_boot().saturating_sub(at))
     }

@@ -33,18 +33,17 @@ pub struct OffloadFault {
     pub fixed: Vec<Offload>,
 }
 
-/// The owner of offloads that falsify the packets that arrive at an interface.
+/// The owner of offloads that falsify the packets that arrive at an interface. A namespace is given if it is
+/// not that of the queried interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OffloadOwner {
     /// The interface itself.
-    Interface(LinkInfo),
-    /// An interface in another network namespace, below the queried one.
-    InterfaceElsewhere {
+    Interface {
         /// The interface.
         link: LinkInfo,
         /// Where it is.
-        namespace: OtherNamespace,
+        namespace: Option<OtherNamespace>,
     },
     /// No link: the kernel removes VLAN tags from packets before it hands them to this interface, and nothing
     /// turns that off.
@@ -55,17 +54,20 @@ pub enum OffloadOwner {
         below: Vec<LinkInfo>,
     },
     /// The peer of a veth.
-    Peer(LinkInfo),
-    /// The peer of a veth, in another network namespace, which was entered to query it.
-    PeerElsewhere {
+    Peer {
         /// The other end.
         link: LinkInfo,
         /// Where it is.
-        namespace: OtherNamespace,
+        namespace: Option<OtherNamespace>,
     },
     /// The peer of a veth that was not found, or whose namespace cannot be entered. It is assumed to have the
     /// offloads of the interface.
-    HiddenPeer(HiddenPeer),
+    HiddenPeer {
+        /// Its name and its network namespace, if known.
+        place: Option<(String, OtherNamespace)>,
+        /// Why its offloads cannot be read.
+        why: String,
+    },
     /// Interfaces below this one, or its ports, whose offloads cannot be read.
     HiddenBelow {
         /// Why.
@@ -73,40 +75,31 @@ pub enum OffloadOwner {
     },
 }
 
-/// The peer of a veth whose offloads cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HiddenPeer {
-    /// Its name and its network namespace, if known.
-    pub place: Option<(String, OtherNamespace)>,
-    /// Why they cannot be read.
-    pub why: String,
-}
-
 impl OffloadOwner {
-    fn link(&self) -> Option<&LinkInfo> {
-        match self {
-            Self::Interface(link)
-            | Self::InterfaceElsewhere { link, .. }
-            | Self::Stacked { link, .. }
-            | Self::Peer(link)
-            | Self::PeerElsewhere { link, .. } => Some(link),
-            Self::HiddenPeer(_) | Self::HiddenBelow { .. } => None,
-        }
-    }
-
     /// Why the offloads cannot be read, if so.
     ///
     /// ```
     /// use pagepool_link::{Netlink, OffloadOwner};
-    /// let lo = Netlink::open()?.link("lo")?;
-    /// assert_eq!(OffloadOwner::Interface(lo).hidden(), None);
+    /// let link = Netlink::open()?.link("lo")?;
+    /// assert_eq!(OffloadOwner::Interface { link, namespace: None }.hidden(), None);
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn hidden(&self) -> Option<&str> {
         match self {
-            Self::HiddenPeer(HiddenPeer { why, .. }) | Self::HiddenBelow { why } => Some(why),
+            Self::HiddenPeer { why, .. } | Self::HiddenBelow { why } => Some(why),
             _ => None,
+        }
+    }
+
+    /// Its name, and its namespace if that is another one, as far as they are known.
+    fn place(&self) -> Option<(&str, Option<&OtherNamespace>)> {
+        match self {
+            Self::Interface { link, namespace } | Self::Peer { link, namespace } => {
+                Some((&link.name, namespace.as_ref()))
+            }
+            Self::Stacked { link, .. } => Some((&link.name, None)),
+            Self::HiddenPeer { place, .. } => place.as_ref().map(|(name, at)| (&**name, Some(at))),
+            Self::HiddenBelow { .. } => None,
         }
     }
 }
@@ -114,54 +107,49 @@ impl OffloadOwner {
 /// The name for people: control characters are escaped.
 impl fmt::Display for OffloadOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Interface(link) | Self::Stacked { link, .. } | Self::Peer(link) => {
-                f.write_str(&shown(&link.name))
-            }
-            Self::InterfaceElsewhere { link, namespace } | Self::PeerElsewhere { link, namespace } => {
-                write!(f, "{} in {namespace}", shown(&link.name))
-            }
-            Self::HiddenPeer(hidden) => match &hidden.place {
-                Some((name, namespace)) => write!(f, "{} in {namespace}", shown(name)),
-                None => f.write_str("a peer out of reach"),
-            },
-            Self::HiddenBelow { .. } => f.write_str("interfaces below, out of reach"),
+        match (self.place(), self) {
+            (Some((name, None)), _) => f.write_str(&shown(name)),
+            (Some((name, Some(namespace))), _) => write!(f, "{} in {namespace}", shown(name)),
+            (None, Self::HiddenBelow { .. }) => f.write_str("interfaces below, out of reach"),
+            (None, _) => f.write_str("a peer out of reach"),
         }
     }
 }
 
 impl OffloadFault {
-    /// The fault of those offloads in `of` that are on, if any. `ethtool`: a client of the owner's namespace;
+    fn new(link: &LinkInfo, owner: OffloadOwner, offloads: Vec<Offload>, fixed: Vec<Offload>) -> Self {
+        Self { interface: link.name.clone(), index: link.index, above: None, owner, offloads, fixed }
+    }
+
+    /// The fault of those of some offloads that are on, if any. `ethtool`: a client of the owner's namespace;
     /// for a hidden owner, of the link's.
-    pub(super) fn of(
+    pub(super) fn query(
         ethtool: &Ethtool,
         link: &LinkInfo,
         owner: OffloadOwner,
-        of: &[Offload],
+        harmful: &[Offload],
     ) -> Result<Option<Self>, LinkError> {
-        let seen = &owner.link().unwrap_or(link).name;
-        let offloads = ethtool.those(seen, of, |features| features.active & features.available)?;
-        let on = ethtool.those(seen, of, |features| features.active)?;
+        let queried = match &owner {
+            OffloadOwner::Interface { link, .. } | OffloadOwner::Peer { link, .. } => &link.name,
+            _ => &link.name,
+        };
+        let offloads = ethtool.those(queried, harmful, |features| features.active & features.available)?;
+        let on = ethtool.those(queried, harmful, |features| features.active)?;
         let fixed: Vec<_> = on.into_iter().filter(|on| !offloads.contains(on)).collect();
-        let (interface, index) = (link.name.clone(), link.index);
         let any = !offloads.is_empty() || !fixed.is_empty();
-        Ok(any.then_some(Self { interface, index, above: None, owner, offloads, fixed }))
+        Ok(any.then(|| Self::new(link, owner, offloads, fixed)))
     }
 
     /// The fault of a link whose packets lose their VLAN tags in the kernel.
     pub(super) fn without_tags(link: &LinkInfo, below: Vec<LinkInfo>) -> Self {
         let owner = OffloadOwner::Stacked { link: link.clone(), below };
-        let fixed = vec![Offload::RxVlan, Offload::RxOuterVlan];
-        let (interface, index) = (link.name.clone(), link.index);
-        Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
+        Self::new(link, owner, Vec::new(), vec![Offload::RxVlan, Offload::RxOuterVlan])
     }
 
     /// The fault of a link below which offloads cannot be read.
     pub(super) fn hidden_below(link: &LinkInfo, why: &str) -> Self {
         let owner = OffloadOwner::HiddenBelow { why: why.into() };
-        let (interface, index) = (link.name.clone(), link.index);
-        let fixed = Offload::OF_SENDER.to_vec();
-        Self { interface, index, above: None, owner, offloads: Vec::new(), fixed }
+        Self::new(link, owner, Vec::new(), Offload::OF_SENDER.to_vec())
     }
 
     /// This fault, for the link above. If that link's program does not run below, faults of VLAN tags are
@@ -177,17 +165,17 @@ impl OffloadFault {
     }
 
     /// This fault, seen from another network namespace than its own.
-    pub(super) fn seen_from_outside(mut self, namespace: &OtherNamespace) -> Self {
-        let namespace = namespace.clone();
-        self.owner = match self.owner {
-            OffloadOwner::Interface(link) => OffloadOwner::InterfaceElsewhere { link, namespace },
-            OffloadOwner::Peer(link) => OffloadOwner::PeerElsewhere { link, namespace },
-            other => other,
-        };
+    pub(super) fn seen_from_outside(mut self, from: &OtherNamespace) -> Self {
+        if let OffloadOwner::Interface { namespace, .. } | OffloadOwner::Peer { namespace, .. } =
+            &mut self.owner
+        {
+            namespace.get_or_insert_with(|| from.clone());
+        }
         self
     }
 
-    /// This fault, with the current names of interfaces in the client's namespace.
+    /// This fault, with the current names of interfaces. Only names in the client's namespace change: a fault
+    /// whose owner is elsewhere, or hidden, stays as it is.
     ///
     /// ```
     /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
@@ -199,29 +187,17 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn named_now(mut self, netlink: &mut Netlink) -> Self {
-        let is_here = match &mut self.owner {
-            OffloadOwner::Interface(link) | OffloadOwner::Peer(link) => {
-                link.name = netlink.name_now(link);
-                true
-            }
-            OffloadOwner::Stacked { link, below } => {
-                below.iter_mut().chain([link]).for_each(|link| link.name = netlink.name_now(link));
-                true
-            }
-            OffloadOwner::PeerElsewhere { .. }
-            | OffloadOwner::HiddenPeer(_)
-            | OffloadOwner::HiddenBelow { .. } => self.above.is_none(),
-            OffloadOwner::InterfaceElsewhere { .. } => false,
+        let (link, below) = match &mut self.owner {
+            OffloadOwner::Interface { link, namespace: None }
+            | OffloadOwner::Peer { link, namespace: None } => (link, &mut Vec::new()),
+            OffloadOwner::Stacked { link, below } => (link, below),
+            _ => return self,
         };
-        if let Some(now) = netlink.link_at(self.index).ok().flatten().filter(|_| is_here) {
+        below.iter_mut().chain([link]).for_each(|link| link.name = netlink.name_now(link));
+        if let Some(now) = netlink.link_at(self.index).ok().flatten() {
             self.interface = now.name;
         }
         self
-    }
-
-    /// The owner of the offloads; `None` if it cannot be queried.
-    pub fn link(&self) -> Option<&LinkInfo> {
-        self.owner.link()
     }
 
     /// The command that turns them off. For a veth's peer in another network namespace, it enters that
@@ -240,19 +216,8 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn command(&self) -> Option<String> {
-        let (prefix, name) = match &self.owner {
-            OffloadOwner::Interface(link) | OffloadOwner::Stacked { link, .. } | OffloadOwner::Peer(link) => {
-                (String::new(), &link.name)
-            }
-            OffloadOwner::InterfaceElsewhere { link, namespace }
-            | OffloadOwner::PeerElsewhere { link, namespace } => (namespace.prefix(), &link.name),
-            OffloadOwner::HiddenPeer(HiddenPeer { place: Some((name, namespace)), .. }) => {
-                (namespace.prefix(), name)
-            }
-            OffloadOwner::HiddenPeer(_) | OffloadOwner::HiddenBelow { .. } => {
-                (String::new(), &self.interface)
-            }
-        };
+        let (name, namespace) = self.owner.place().unwrap_or((&self.interface, None));
+        let prefix = namespace.map_or_else(String::new, OtherNamespace::prefix);
         let mut offloads = self.offloads.clone();
         offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the others depend on it
         let off: Vec<String> = offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
@@ -276,17 +241,17 @@ impl OffloadFault {
         let how = effects(&[offloads.as_slice(), fixed].concat());
         let above = self.above.iter().map(|above| format!("below {}: ", shown(above))).collect::<String>();
         let text = match owner {
-            OffloadOwner::Interface(_) => format!("packets arrive at {interface} {how}"),
-            OffloadOwner::InterfaceElsewhere { .. } => format!("packets arrive at {owner} {how}"),
+            OffloadOwner::Interface { namespace: None, .. } => format!("packets arrive at {interface} {how}"),
+            OffloadOwner::Interface { .. } => format!("packets arrive at {owner} {how}"),
             OffloadOwner::Stacked { link, below } => return lost_tags(link, below),
             OffloadOwner::HiddenBelow { why } => format!(
                 "packets may arrive at {interface} {how}: the offloads of the interfaces below it cannot be \
                  read: {why}"
             ),
-            OffloadOwner::Peer(_) | OffloadOwner::PeerElsewhere { .. } => {
+            OffloadOwner::Peer { .. } => {
                 format!("packets from {interface}'s peer {owner} arrive {how}")
             }
-            OffloadOwner::HiddenPeer(HiddenPeer { why, .. }) => format!(
+            OffloadOwner::HiddenPeer { why, .. } => format!(
                 "packets from {interface}'s peer arrive {how}, if its offloads equal those of {interface}. \
                  They cannot be read: {why}"
             ),
@@ -309,9 +274,7 @@ impl OffloadFault {
     /// ```
     pub fn instruction(&self) -> &'static str {
         match &self.owner {
-            OffloadOwner::HiddenPeer(HiddenPeer { place: None, .. }) => {
-                "Run at both ends, each with its own name"
-            }
+            OffloadOwner::HiddenPeer { place: None, .. } => "Run at both ends, each with its own name",
             _ => "Run",
         }
     }
@@ -332,8 +295,15 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn hold_off(&self) -> Result<Option<HeldOffloads>, LinkError> {
-        let (OffloadOwner::Interface(link) | OffloadOwner::Peer(link)) = &self.owner else { return Ok(None) };
-        (!self.offloads.is_empty()).then(|| HeldOffloads::new(link, &self.offloads)).transpose()
+        match &self.owner {
+            OffloadOwner::Interface { link, namespace: None }
+            | OffloadOwner::Peer { link, namespace: None }
+                if !self.offloads.is_empty() =>
+            {
+                HeldOffloads::new(link, &self.offloads).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 }
 
@@ -388,7 +358,7 @@ mod tests {
             interface: "lo".into(),
             index: lo.index,
             above: None,
-            owner: OffloadOwner::Interface(lo.clone()),
+            owner: OffloadOwner::Interface { link: lo.clone(), namespace: None },
             offloads: vec![Offload::Lro, Offload::RxVlan],
             fixed: vec![Offload::RxOuterVlan],
         };
@@ -400,8 +370,8 @@ mod tests {
         fault.offloads.clear();
         assert_eq!(fault.command(), None);
         assert!(fault.hold_off().unwrap().is_none(), "the driver keeps it on");
-        let hidden = HiddenPeer { place: None, why: "nobody knows it".into() };
-        let hidden = OffloadFault { owner: OffloadOwner::HiddenPeer(hidden), ..fault };
+        let owner = OffloadOwner::HiddenPeer { place: None, why: "nobody knows it".into() };
+        let hidden = OffloadFault { owner, ..fault };
         assert!(hidden.hold_off().unwrap().is_none(), "nobody knows where it is");
         let offloads = vec![Offload::Tso, Offload::Gso, Offload::TxChecksum];
         let hidden = OffloadFault { offloads, fixed: Vec::new(), ..hidden };
@@ -420,7 +390,7 @@ mod tests {
             interface: "lo".into(),
             index: lo.index,
             above: None,
-            owner: OffloadOwner::Peer(lo.clone()),
+            owner: OffloadOwner::Peer { link: lo.clone(), namespace: None },
             offloads: vec![Offload::TxVlan, Offload::Gso],
             fixed: vec![Offload::TxOuterVlan],
         };
@@ -441,7 +411,7 @@ mod tests {
             interface: "lo".into(),
             index: lo.index,
             above: None,
-            owner: OffloadOwner::Peer(LinkInfo { name: name.into(), ..lo.clone() }),
+            owner: OffloadOwner::Peer { link: LinkInfo { name: name.into(), ..lo.clone() }, namespace: None },
             offloads: vec![Offload::Gso],
             fixed: Vec::new(),
         };

@@ -91,8 +91,7 @@ impl HeldOffloads {
         if features == 0 {
             return Ok(());
         }
-        let links = self.netlink.links()?;
-        let Some(link) = links.iter().find(|link| link.index == self.link.index) else { return Ok(()) };
+        let Some(link) = self.netlink.link_at(self.link.index)? else { return Ok(()) };
         let now = self.ethtool.features(&link.name)?;
         self.ethtool.set(&link.name, now, features, true)?;
         // The kernel silently ignores features that the link cannot have now.

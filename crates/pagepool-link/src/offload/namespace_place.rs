@@ -1,6 +1,6 @@
 //! Paths to network namespaces: the names of `ip netns`, and processes.
 
-use std::fs::{self, File, Metadata, ReadDir};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ const NAMES: &str = "/run/netns";
 pub(super) struct FileId(u64, u64);
 
 impl FileId {
-    pub(super) fn of(file: &Metadata) -> Self {
+    pub(super) fn new(file: &Metadata) -> Self {
         Self(file.dev(), file.ino())
     }
 
     /// The id of the file that a path leads to.
     pub(super) fn at(path: impl AsRef<Path>) -> io::Result<Self> {
-        Ok(Self::of(&fs::metadata(path)?))
+        Ok(Self::new(&fs::metadata(path)?))
     }
 
     /// Whether it is on this one's device; all namespaces are on one device.
@@ -86,35 +86,11 @@ fn name(path: &Path) -> String {
 }
 
 /// All places: first names, which say more, then processes. At most [`MOST`].
-#[derive(Debug)]
-pub(super) struct NamespacePlaces {
-    names: Option<ReadDir>,
-    processes: Option<ReadDir>,
-    left: usize,
-}
-
-impl NamespacePlaces {
-    pub(super) fn new() -> Self {
-        let folder = |path| fs::read_dir(path).ok();
-        Self { names: folder(NAMES), processes: folder("/proc"), left: MOST }
-    }
-
-    fn any(&mut self) -> Option<NamespacePlace> {
-        let name = self.names.as_mut().and_then(|names| names.flatten().next());
-        name.map(|name| NamespacePlace::Name(name.path())).or_else(|| {
-            let mut numbers = self.processes.as_mut()?.flatten().map(|entry| entry.file_name());
-            numbers.find_map(|name| name.to_str()?.parse().ok().map(NamespacePlace::Process))
-        })
-    }
-}
-
-impl Iterator for NamespacePlaces {
-    type Item = NamespacePlace;
-
-    fn next(&mut self) -> Option<NamespacePlace> {
-        self.left = self.left.checked_sub(1)?;
-        self.any()
-    }
+pub(super) fn places() -> impl Iterator<Item = NamespacePlace> {
+    let entries = |path| fs::read_dir(path).into_iter().flatten().flatten();
+    let names = entries(NAMES).map(|entry| NamespacePlace::Name(entry.path()));
+    let processes = entries("/proc").filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    names.chain(processes.map(NamespacePlace::Process)).take(MOST)
 }
 
 #[cfg(test)]
@@ -130,15 +106,9 @@ mod tests {
 
     #[test]
     fn this_process_is_among_the_places() {
-        let mut places = NamespacePlaces::new();
-        let is_own = |place: &NamespacePlace| matches!(place, NamespacePlace::Process(of) if *of == own());
-        let place = places.find(is_own).expect("/proc has it");
+        let own = std::process::id();
+        let is_own = |place: &NamespacePlace| matches!(place, NamespacePlace::Process(pid) if *pid == own);
+        let place = places().find(is_own).expect("/proc has it");
         assert_eq!(place.mark().unwrap(), FileId::at("/proc/self/net/dev").unwrap());
-        places.left = 0;
-        assert!(places.next().is_none());
-    }
-
-    fn own() -> u32 {
-        std::process::id()
     }
 }

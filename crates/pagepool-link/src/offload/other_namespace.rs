@@ -17,7 +17,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::{self, Builder};
 
-use super::namespace_place::{FileId, NamespacePlace, NamespacePlaces};
+use super::namespace_place::{FileId, NamespacePlace, places};
 use crate::error::LinkError;
 use crate::netlink::Netlink;
 use crate::sys;
@@ -38,41 +38,41 @@ impl OtherNamespace {
     pub(crate) fn find(netlink: &mut Netlink, number: u32) -> Result<Self, String> {
         let kind = FileId::at(OWN);
         let kind = kind.map_err(|error| format!("{OWN} cannot be examined: {error}; mount /proc"))?;
-        Self::search(NamespacePlaces::new(), kind, |file| {
+        Self::search(places(), kind, |file| {
             netlink.number_of(file.as_fd()).ok().map(|found| found == Some(number))
         })
     }
 
-    /// The first of these places that leads to the namespace. `is_it` returns `None` if a file does not tell;
-    /// then other places of that namespace are tried.
+    /// The first of these places that leads to the namespace. `is_it` returns `None` if the kernel does
+    /// not identify a file; then other places of that namespace are tried.
     fn search(
         places: impl Iterator<Item = NamespacePlace>,
         kind: FileId,
         mut is_it: impl FnMut(&File) -> Option<bool>,
     ) -> Result<Self, String> {
-        let (mut told, mut denied) = (HashSet::new(), Vec::new());
+        let (mut others, mut denied) = (HashSet::new(), Vec::new());
         for place in places {
             let Ok(mark) = place.mark() else { continue };
             let is_other_file = matches!(place, NamespacePlace::Name(_)) && !mark.is_beside(kind);
-            if is_other_file || told.contains(&mark) {
+            if is_other_file || others.contains(&mark) {
                 continue;
             }
             match place.open() {
                 Ok(file) => match is_it(&file) {
                     Some(true) => return Self::at(file, place),
-                    Some(false) => _ = told.insert(mark),
-                    None => {} // another place of it may tell
+                    Some(false) => _ = others.insert(mark),
+                    None => {} // another place may identify it
                 },
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => denied.push(mark),
                 Err(_) => {} // the process ended
             }
         }
-        Err(not_found(denied.iter().filter(|mark| !told.contains(mark)).count()))
+        Err(not_found(denied.iter().filter(|mark| !others.contains(mark)).count()))
     }
 
     fn at(file: File, place: NamespacePlace) -> Result<Self, String> {
         let id = file.metadata().map_err(|error| format!("fstat of its namespace failed: {error}"))?;
-        Ok(Self { id: FileId::of(&id), file: Arc::new(file), place })
+        Ok(Self { id: FileId::new(&id), file: Arc::new(file), place })
     }
 
     /// Runs a closure in it, on a thread that then ends.
@@ -93,20 +93,7 @@ impl OtherNamespace {
     }
 
     /// The prefix of a command that is to run there.
-    ///
-    /// ```
-    /// use pagepool_link::{Netlink, OffloadOwner, Ethtool, XdpMode, offload_faults};
-    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
-    /// for link in netlink.links()? {
-    ///     for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native)? {
-    ///         if let OffloadOwner::PeerElsewhere { namespace, .. } = &fault.owner {
-    ///             println!("{}ip link", namespace.prefix()); // ip netns exec NAME ip link
-    ///         }
-    ///     }
-    /// }
-    /// # Ok::<(), pagepool_link::LinkError>(())
-    /// ```
-    pub fn prefix(&self) -> String {
+    pub(super) fn prefix(&self) -> String {
         self.place.prefix()
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the offloads that falsify what arrives at a link: its own, its veth peer's, and those of the links
 //! below.
 
-use super::fault::{HiddenPeer, OffloadFault, OffloadOwner};
+use super::fault::{OffloadFault, OffloadOwner};
 use super::other_namespace::OtherNamespace;
 use super::stack::{self, Elsewhere, Lower};
 use crate::error::LinkError;
@@ -40,7 +40,8 @@ enum VethPeer {
     Here(Option<u32>),
     /// Its index there, and clients of that namespace.
     Elsewhere(u32, Box<Elsewhere>),
-    Hidden(HiddenPeer),
+    /// The owner in its faults.
+    Hidden(OffloadOwner),
 }
 
 /// The offloads that falsify what arrives at a link of the clients' namespace, for a program in this mode.
@@ -68,7 +69,7 @@ pub fn offload_faults(
     link: &LinkInfo,
     mode: XdpMode,
 ) -> Result<Vec<OffloadFault>, LinkError> {
-    OffloadSources::of(netlink, link).faults(netlink, ethtool, mode)
+    OffloadSources::find(netlink, link).faults(netlink, ethtool, mode)
 }
 
 impl OffloadSources {
@@ -78,14 +79,14 @@ impl OffloadSources {
     /// use pagepool_link::{Ethtool, Netlink, OffloadSources, XdpMode};
     /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
     /// let link = netlink.link("lo")?;
-    /// let mut sources = OffloadSources::of(&mut netlink, &link);
+    /// let mut sources = OffloadSources::find(&mut netlink, &link);
     /// // Give up CAP_SYS_ADMIN here.
     /// for fault in sources.faults(&mut netlink, &ethtool, XdpMode::Native)? {
     ///     eprintln!("{fault}");
     /// }
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
-    pub fn of(netlink: &mut Netlink, link: &LinkInfo) -> Self {
+    pub fn find(netlink: &mut Netlink, link: &LinkInfo) -> Self {
         Self::below(netlink, link, 0)
     }
 
@@ -114,7 +115,7 @@ impl OffloadSources {
     /// use pagepool_link::{Ethtool, Netlink, OffloadSources, XdpMode};
     /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
     /// let link = netlink.link("lo")?;
-    /// let mut sources = OffloadSources::of(&mut netlink, &link);
+    /// let mut sources = OffloadSources::find(&mut netlink, &link);
     /// let native = sources.faults(&mut netlink, &ethtool, XdpMode::Native)?;
     /// assert!(sources.faults(&mut netlink, &ethtool, XdpMode::Generic)?.len() >= native.len());
     /// # Ok::<(), pagepool_link::LinkError>(())
@@ -136,7 +137,8 @@ impl OffloadSources {
         let mut before_us = if mode == XdpMode::Generic { vec![Offload::Gro] } else { Vec::new() };
         // A veth removes no tag from what arrives, and merges nothing itself, whatever offloads are on.
         before_us.extend(Offload::OF_RECEIVER.into_iter().filter(|_| !is_veth));
-        faults.extend(OffloadFault::of(ethtool, link, OffloadOwner::Interface(link.clone()), &before_us)?);
+        let own = OffloadOwner::Interface { link: link.clone(), namespace: None };
+        faults.extend(OffloadFault::query(ethtool, link, own, &before_us)?);
         Ok(faults)
     }
 
@@ -175,16 +177,20 @@ impl VethPeer {
     fn elsewhere(netlink: &mut Netlink, at: LinkElsewhere) -> Self {
         let namespace = match OtherNamespace::find(netlink, at.namespace) {
             Ok(namespace) => namespace,
-            Err(why) => return Self::Hidden(HiddenPeer { place: None, why }),
+            Err(why) => return Self::hidden(None, why),
         };
         match Elsewhere::open(namespace.clone()) {
             Ok(there) => Self::Elsewhere(at.index, Box::new(there)),
             Err(error) => {
                 let name = netlink.link_elsewhere(at).ok().map(|link| link.name);
                 let place = name.map(|name| (name, namespace));
-                Self::Hidden(HiddenPeer { place, why: error.to_string() })
+                Self::hidden(place, error.to_string())
             }
         }
+    }
+
+    fn hidden(place: Option<(String, OtherNamespace)>, why: String) -> Self {
+        Self::Hidden(OffloadOwner::HiddenPeer { place, why })
     }
 
     /// The fault of its offloads that falsify what it sends, if any is on.
@@ -194,20 +200,18 @@ impl VethPeer {
         ethtool: &Ethtool,
         link: &LinkInfo,
     ) -> Result<Option<OffloadFault>, LinkError> {
-        let (owner, ethtool) = match self {
-            Self::Here(index) => {
-                let there = index.map_or(Ok(None), |index| netlink.link_at(index))?;
-                (there.map(OffloadOwner::Peer), ethtool)
-            }
+        let (there, namespace, ethtool) = match self {
+            Self::Here(index) => (index.map_or(Ok(None), |index| netlink.link_at(index))?, None, ethtool),
             Self::Elsewhere(index, clients) => {
-                let there = clients.netlink.link_at(*index)?;
                 let namespace = clients.namespace.clone();
-                (there.map(|link| OffloadOwner::PeerElsewhere { link, namespace }), &clients.ethtool)
+                (clients.netlink.link_at(*index)?, Some(namespace), &clients.ethtool)
             }
-            Self::Hidden(hidden) => (Some(OffloadOwner::HiddenPeer(hidden.clone())), ethtool),
+            Self::Hidden(owner) => {
+                return OffloadFault::query(ethtool, link, owner.clone(), &Offload::OF_SENDER);
+            }
         };
-        let gone = || HiddenPeer { place: None, why: "it was moved or removed".into() };
-        let owner = owner.unwrap_or_else(|| OffloadOwner::HiddenPeer(gone()));
-        OffloadFault::of(ethtool, link, owner, &Offload::OF_SENDER)
+        let gone = || OffloadOwner::HiddenPeer { place: None, why: "it was moved or removed".into() };
+        let owner = there.map_or_else(gone, |link| OffloadOwner::Peer { link, namespace });
+        OffloadFault::query(ethtool, link, owner, &Offload::OF_SENDER)
     }
 }

@@ -40,10 +40,10 @@ const SYS_ADMIN: u32 = 21;
 
 /// The remedy for a call that requires these and failed.
 pub fn remedy(needed: &[Capability]) -> String {
-    of(needed, effective())
+    remedy_with(needed, effective())
 }
 
-fn of(needed: &[Capability], effective: Option<u64>) -> String {
+fn remedy_with(needed: &[Capability], effective: Option<u64>) -> String {
     let list = |names: &[Capability]| {
         names.iter().map(|capability| capability.name).collect::<Vec<_>>().join(" and ")
     };
@@ -78,12 +78,15 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_named() {
         let (bpf, admin, all) = (1 << 39, 1 << 12, !0);
-        assert!(of(PROGRAM, Some(bpf)).starts_with("this thread has no CAP_NET_ADMIN:"));
-        assert!(of(PROGRAM, Some(admin)).starts_with("this thread has no CAP_BPF:"));
-        assert!(of(PROGRAM, Some(0)).starts_with("this thread has no CAP_BPF and CAP_NET_ADMIN:"));
-        assert!(of(PROGRAM, Some(1 << SYS_ADMIN)).contains("outside of the container"), "it does instead");
-        assert!(of(SOCKET, Some(all)).contains("has CAP_NET_RAW, but in a user namespace"));
-        assert_eq!(of(SOCKET, None), "it requires CAP_NET_RAW, or root");
+        assert!(remedy_with(PROGRAM, Some(bpf)).starts_with("this thread has no CAP_NET_ADMIN:"));
+        assert!(remedy_with(PROGRAM, Some(admin)).starts_with("this thread has no CAP_BPF:"));
+        assert!(remedy_with(PROGRAM, Some(0)).starts_with("this thread has no CAP_BPF and CAP_NET_ADMIN:"));
+        assert!(
+            remedy_with(PROGRAM, Some(1 << SYS_ADMIN)).contains("outside of the container"),
+            "it does instead"
+        );
+        assert!(remedy_with(SOCKET, Some(all)).contains("has CAP_NET_RAW, but in a user namespace"));
+        assert_eq!(remedy_with(SOCKET, None), "it requires CAP_NET_RAW, or root");
         assert!(effective().is_some());
     }
 }

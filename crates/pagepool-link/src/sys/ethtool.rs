@@ -66,7 +66,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
 }
 
 /// Sends a command with one word after it, and returns the structure that the kernel filled in.
-pub(crate) fn ask<const WORDS: usize>(
+pub(crate) fn query<const WORDS: usize>(
     fd: BorrowedFd<'_>,
     link: &str,
     command: Command<WORDS>,
@@ -86,13 +86,13 @@ pub(crate) fn feature_names(fd: BorrowedFd<'_>, link: &str) -> io::Result<Vec<Ve
         return Err(io::Error::from_raw_os_error(libc::E2BIG)); // a future kernel
     }
     // The kernel writes all names, whatever the structure has room for. There is room: it was just checked.
-    let words = ask(fd, link, GSTRINGS, FEATURE_NAMES)?;
+    let words = query(fd, link, GSTRINGS, FEATURE_NAMES)?;
     let names = words[3..].chunks_exact(NAME_WORDS).take(count);
     Ok(names.map(|name| name.iter().flat_map(|word| word.to_ne_bytes()).collect()).collect())
 }
 
 pub(crate) fn features(fd: BorrowedFd<'_>, link: &str) -> io::Result<Features> {
-    let words = ask(fd, link, GFEATURES, BLOCKS as u32)?;
+    let words = query(fd, link, GFEATURES, BLOCKS as u32)?;
     let mut all = Features { blocks: words[1] as usize, ..Features::default() };
     if all.blocks > BLOCKS {
         return Err(io::Error::from_raw_os_error(libc::E2BIG)); // a future kernel
@@ -127,11 +127,11 @@ pub(crate) fn set_features(
 /// The queue of each entry of a link's indirection table.
 pub(crate) fn indirection(fd: BorrowedFd<'_>, link: &str) -> io::Result<Vec<u32>> {
     // Asked for 0 entries, the kernel returns their number.
-    let count = ask(fd, link, GRXFHINDIR, 0)?[1] as usize;
+    let count = query(fd, link, GRXFHINDIR, 0)?[1] as usize;
     if count > ENTRIES {
         return Err(io::Error::from_raw_os_error(libc::E2BIG)); // a future card
     }
-    let words = ask(fd, link, GRXFHINDIR, count as u32)?;
+    let words = query(fd, link, GRXFHINDIR, count as u32)?;
     Ok(words[2..][..count].to_vec())
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn set_indirection(fd: BorrowedFd<'_>, link: &str, table: &[u32]) -> 
 }
 
 pub(crate) fn rule_count(fd: BorrowedFd<'_>, link: &str) -> io::Result<u32> {
-    Ok(ask(fd, link, GRXCLSRLCNT, 0)?[NFC_COUNT])
+    Ok(query(fd, link, GRXCLSRLCNT, 0)?[NFC_COUNT])
 }
 
 /// The two halves of a number, in memory order.

@@ -9,12 +9,12 @@ use crate::sys::socket;
 /// A socket that keeps an interface in promiscuous mode while it is open.
 pub(crate) fn promiscuous(index: u32) -> io::Result<OwnedFd> {
     let fd = socket::open(libc::AF_PACKET, libc::SOCK_RAW, 0)?; // without a protocol: it receives nothing
-    let ask = libc::packet_mreq {
+    let membership = libc::packet_mreq {
         mr_ifindex: i32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
         mr_type: libc::PACKET_MR_PROMISC as u16,
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    socket::set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &ask)?;
+    socket::set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
     Ok(fd)
 }

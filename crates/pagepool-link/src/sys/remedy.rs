@@ -28,19 +28,8 @@ const REQUIRED: &[(&[&str], &[Capability])] = &[
     ),
 ];
 
-const CHANGES: &[&str] = &[
-    "make",
-    "delete",
-    "turn on",
-    "turn off",
-    "set the MTU",
-    "set the MAC address",
-    "add the address",
-    "add the route",
-    "add the token bucket",
-    "delete the queueing discipline",
-    "exchange the XDP program",
-];
+const CHANGES: &[&str] =
+    &["make", "delete", "turn on", "turn off", "add the address", "exchange the XDP program"];
 
 /// For bpf(2), which a kernel can lack.
 const NO_BPF: &str = "the kernel is built without CONFIG_BPF_SYSCALL, or a seccomp filter blocks bpf";

@@ -4,10 +4,9 @@ pub(crate) use libc::{
     IF_OPER_DOWN, IF_OPER_LOWERLAYERDOWN, IF_OPER_UNKNOWN, IF_OPER_UP, IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS,
     IFLA_ALT_IFNAME, IFLA_CARRIER, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID,
     IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD, IFLA_NUM_RX_QUEUES, IFLA_NUM_TX_QUEUES,
-    IFLA_OPERSTATE, IFLA_PROMISCUITY, IFLA_STATS64, IFLA_XDP, RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY,
-    RTA_MULTIPATH, RTA_OIF, RTM_DELLINK, RTM_DELQDISC, RTM_GETADDR, RTM_GETLINK, RTM_GETNSID, RTM_GETQDISC,
-    RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNSID, RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST,
-    RTPROT_STATIC, TCA_KIND, TCA_OPTIONS,
+    IFLA_OPERSTATE, IFLA_PROMISCUITY, IFLA_STATS64, IFLA_XDP, RTA_DST, RTA_MULTIPATH, RTA_OIF, RTM_DELLINK,
+    RTM_GETADDR, RTM_GETLINK, RTM_GETNSID, RTM_GETQDISC, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNSID,
+    RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST, TCA_KIND,
 };
 
 pub(crate) const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
@@ -53,17 +52,6 @@ pub(crate) const NETDEV_A_PAGE_POOL_DETACH_TIME: u16 = 6;
 pub(crate) const NETDEV_A_PAGE_POOL_DMABUF: u16 = 7;
 pub(crate) const NETDEV_A_PAGE_POOL_IO_URING: u16 = 8;
 pub(crate) const NETDEV_A_PAGE_POOL_STATS_INFO: u16 = 1;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_FAST: u16 = 8;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_SLOW: u16 = 9;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_SLOW_HIGH_ORDER: u16 = 10;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_EMPTY: u16 = 11;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_REFILL: u16 = 12;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_ALLOC_WAIVE: u16 = 13;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_CACHED: u16 = 14;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_CACHE_FULL: u16 = 15;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_RING: u16 = 16;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_RING_FULL: u16 = 17;
-pub(crate) const NETDEV_A_PAGE_POOL_STATS_RECYCLE_RELEASED_REFCNT: u16 = 18;
 
 pub(crate) const AF_UNSPEC: u8 = libc::AF_UNSPEC as u8;
 pub(crate) const AF_INET: u8 = libc::AF_INET as u8;
@@ -94,13 +82,6 @@ pub(crate) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 pub(crate) const XDP_FLAGS_REPLACE: u32 = 1 << 4;
 
-/// Not in `libc`: the root queueing discipline for a link's outgoing packets (include/uapi/linux/rtnetlink.h
-/// and pkt_sched.h, v7.3); the parameters and the burst of a token bucket.
-pub(crate) const TC_H_ROOT: u32 = u32::MAX;
-pub(crate) const TCA_TBF_PARMS: u16 = 1;
-pub(crate) const TCA_TBF_BURST: u16 = 6;
-pub(crate) const TC_LINKLAYER_ETHERNET: u8 = 1;
-
 /// From `libc` in other widths, or not in it (include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h,
 /// v7.3): messages of nftables, the fixed part of those about devices (family, version, no resource id), and
 /// chains with their hooks. Numbers in attributes are big-endian.
@@ -117,21 +98,6 @@ pub(crate) const NF_NETDEV_EGRESS: u32 = 1;
 const fn nft(message: libc::c_int) -> u16 {
     (libc::NFNL_SUBSYS_NFTABLES << 8 | message) as u16
 }
-
-// Of a batch that creates a table and a chain.
-pub(crate) const NFT_NEWTABLE: u16 = nft(libc::NFT_MSG_NEWTABLE);
-pub(crate) const NFT_DELTABLE: u16 = nft(libc::NFT_MSG_DELTABLE);
-pub(crate) const NFNL_MSG_BATCH_BEGIN: u16 = 16;
-pub(crate) const NFNL_MSG_BATCH_END: u16 = 17;
-/// The fixed part of both batch messages: the subsystem, big-endian.
-pub(crate) const NFT_BATCH: [u8; 4] = [0, 0, 0, libc::NFNL_SUBSYS_NFTABLES as u8];
-pub(crate) const NFTA_TABLE_NAME: u16 = 1;
-pub(crate) const NFTA_CHAIN_TABLE: u16 = 1;
-pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
-pub(crate) const NFTA_CHAIN_POLICY: u16 = 5;
-pub(crate) const NFTA_CHAIN_TYPE: u16 = 7;
-pub(crate) const NFTA_HOOK_PRIORITY: u16 = 2;
-pub(crate) const NF_DROP: u32 = 0;
 
 /// Whether packets of this hardware type begin with an Ethernet header.
 pub(crate) fn is_ethernet(hardware: u16) -> bool {

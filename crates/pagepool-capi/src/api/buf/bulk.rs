@@ -32,7 +32,7 @@ pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: u
         return 0;
     }
     // SAFETY: the caller's handles after the first `done`.
-    unsafe { each(bufs.wrapping_add(done), n - done, Send::Home) }
+    unsafe { each(bufs.wrapping_add(done), n - done, Route::Recycle) }
 }
 
 /// Returns `n` buffers to their pools through the rings, even on the owner's thread.
@@ -44,22 +44,22 @@ pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_ring_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles.
-    unsafe { each(bufs, n, Send::Ring) }
+    unsafe { each(bufs, n, Route::Ring) }
 }
 
 /// # Safety
 /// `bufs` is NULL or readable for `n` handles.
 #[inline(never)]
-unsafe fn each(bufs: *const *mut BufHandle, n: usize, send: Send) -> c_int {
+unsafe fn each(bufs: *const *mut BufHandle, n: usize, route: Route) -> c_int {
     status(|| {
         // SAFETY: the caller's contract is that of `array`; a handle is a token.
         let mut tokens = unsafe { array(bufs.cast::<Token>(), n) }?;
         let mut failed = Ok(());
         while !tokens.is_empty() {
-            let mut done = if send == Send::Home { put_run(tokens) } else { 0 };
+            let mut done = if route == Route::Recycle { put_run(tokens) } else { 0 };
             if done == 0 {
                 done = tokens.len().min(Batch::MAX);
-                failed = failed.and(put_claimed(&tokens[..done], send));
+                failed = failed.and(put_claimed(&tokens[..done], route));
             }
             tokens = &tokens[done..];
         }
@@ -69,34 +69,34 @@ unsafe fn each(bufs: *const *mut BufHandle, n: usize, send: Send) -> c_int {
 
 /// How buffers are returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Send {
+enum Route {
     /// Into the cache, a lane or the ring, as pagepool_buf_put does.
-    Home,
+    Recycle,
     Ring,
 }
 
 /// Claims up to [`Batch::MAX`] buffers and returns them together. The result is the first error.
-fn put_claimed(tokens: &[Token], send: Send) -> CallResult<()> {
+fn put_claimed(tokens: &[Token], route: Route) -> CallResult<()> {
     directory::fetch_words(tokens);
     let mut failed = Ok(());
     let (mut pages, mut others) = (Batch::new(), Vec::new());
     let mut left = tokens;
     while let [first, rest @ ..] = left {
-        let run = claim_run(left, |buffer| gather(buffer, send, &mut pages, &mut others));
+        let run = claim_run(left, |buffer| gather(buffer, route, &mut pages, &mut others));
         if run > 0 {
             left = &left[run..];
             continue;
         }
         match claim(*first) {
-            Ok(claimed) => gather(claimed.keep(), send, &mut pages, &mut others),
+            Ok(claimed) => gather(claimed.keep(), route, &mut pages, &mut others),
             Err(error) => failed = failed.and(Err(error)),
         }
         left = rest;
     }
     pages.put();
-    match send {
-        Send::Home => put_bulk(&mut others),
-        Send::Ring => put_ring_bulk(&mut others),
+    match route {
+        Route::Recycle => put_bulk(&mut others),
+        Route::Ring => put_ring_bulk(&mut others),
     }
     failed
 }
@@ -104,10 +104,10 @@ fn put_claimed(tokens: &[Token], send: Send) -> CallResult<()> {
 /// Collects a buffer to return. Whole pages of one pool, the usual case, go into the batch without
 /// allocating.
 #[inline(always)]
-fn gather(buffer: PageBuf, send: Send, pages: &mut Batch, others: &mut Vec<PageBuf>) {
-    let buffer = match send {
-        Send::Home => pages.push(buffer).err(),
-        Send::Ring => Some(buffer),
+fn gather(buffer: PageBuf, route: Route, pages: &mut Batch, others: &mut Vec<PageBuf>) {
+    let buffer = match route {
+        Route::Recycle => pages.push(buffer).err(),
+        Route::Ring => Some(buffer),
     };
     let Some(buffer) = buffer else { return };
     if others.try_reserve(if others.capacity() == 0 { Batch::MAX } else { 1 }).is_ok() {

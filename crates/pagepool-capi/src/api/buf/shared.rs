@@ -98,7 +98,7 @@ fn unique(entry: SharedEntry) -> Result<Token, (SharedEntry, CallError)> {
     }
 }
 
-fn look<R>(otherwise: R, shared: *mut SharedHandle, what: impl FnOnce(&SharedBuf) -> R) -> R {
+fn query<R>(otherwise: R, shared: *mut SharedHandle, what: impl FnOnce(&SharedBuf) -> R) -> R {
     value_or(otherwise, || SHARED_BUFS.with(Token::of(shared), |entry| what(&entry.shared)))
 }
 
@@ -121,7 +121,7 @@ pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_vo
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
-    look(0, shared, SharedBuf::len)
+    query(0, shared, SharedBuf::len)
 }
 
 /// Returns the device address of the buffer's first byte in the pool's first domain. UINT64_MAX if the pool
@@ -131,7 +131,7 @@ pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
-    look(None, shared, SharedBuf::dma_addr).map_or(u64::MAX, |at| at.0)
+    query(None, shared, SharedBuf::dma_addr).map_or(u64::MAX, |at| at.0)
 }
 
 /// Takes a reference to the page of a shared buffer, as pagepool_buf_page_ref does.

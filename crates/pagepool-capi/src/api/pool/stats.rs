@@ -36,7 +36,7 @@ pub unsafe extern "C" fn pagepool_read_stats(pool: *mut PoolHandle, stats: *mut 
     })
 }
 
-fn ask(pool: *mut PoolHandle, what: impl FnOnce(&PoolLife) -> i64) -> i64 {
+fn query(pool: *mut PoolHandle, what: impl FnOnce(&PoolLife) -> i64) -> i64 {
     number(|| with_life(Token::of(pool), |life| Ok(what(life))))
 }
 
@@ -48,7 +48,7 @@ fn ask(pool: *mut PoolHandle, what: impl FnOnce(&PoolLife) -> i64) -> i64 {
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
-    ask(pool, |life| life.handle.inflight().total)
+    query(pool, |life| life.handle.inflight().total)
 }
 
 /// Returns how many bytes were lost when pages were cut into fragments: at the ends of pages, and by
@@ -59,7 +59,7 @@ pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
-    ask(pool, |life| life.handle.frag_waste() as i64)
+    query(pool, |life| life.handle.frag_waste() as i64)
 }
 
 /// The number of a pool's pages in each place. The fields below `total` add up to it while no call on the

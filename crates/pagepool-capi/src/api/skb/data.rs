@@ -15,7 +15,7 @@ use crate::handles::opaque::{DomainHandle, SkbHandle};
 use crate::handles::tables::{DOMAINS, SKBS};
 use crate::handles::token::Token;
 
-fn ask(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> usize) -> usize {
+fn query(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> usize) -> usize {
     value_or(0, || SKBS.change(Token::of(skb), |packet| Ok(what(packet))))
 }
 
@@ -25,7 +25,7 @@ fn ask(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> usize) -> usize {
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_len(skb: *mut SkbHandle) -> usize {
-    ask(skb, |packet| packet.len())
+    query(skb, |packet| packet.len())
 }
 
 /// Returns how many bytes of the packet lie in its head. 0 for a bad handle. Linux: skb_headlen.
@@ -34,7 +34,7 @@ pub extern "C" fn pagepool_skb_len(skb: *mut SkbHandle) -> usize {
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_head_len(skb: *mut SkbHandle) -> usize {
-    ask(skb, |packet| packet.head_len())
+    query(skb, |packet| packet.head_len())
 }
 
 /// Returns the number of free bytes before the data of the head. 0 for a bad handle. Linux: skb_headroom.
@@ -43,7 +43,7 @@ pub extern "C" fn pagepool_skb_head_len(skb: *mut SkbHandle) -> usize {
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_headroom(skb: *mut SkbHandle) -> usize {
-    ask(skb, |packet| packet.headroom())
+    query(skb, |packet| packet.headroom())
 }
 
 /// Returns the number of free bytes after the data of the head. 0 if the packet has fragments, or for a bad
@@ -53,7 +53,7 @@ pub extern "C" fn pagepool_skb_headroom(skb: *mut SkbHandle) -> usize {
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_tailroom(skb: *mut SkbHandle) -> usize {
-    ask(skb, |packet| packet.tailroom())
+    query(skb, |packet| packet.tailroom())
 }
 
 /// Returns how many bytes of memory the packet occupies. 0 for a bad handle. Linux: skb->truesize.
@@ -62,7 +62,7 @@ pub extern "C" fn pagepool_skb_tailroom(skb: *mut SkbHandle) -> usize {
 /// Cost: the packet's lock; reads the size of each fragment.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_truesize(skb: *mut SkbHandle) -> usize {
-    ask(skb, |packet| packet.truesize())
+    query(skb, |packet| packet.truesize())
 }
 
 /// Returns the number of fragments. 0 for a bad handle. Linux: skb_shinfo(skb)->nr_frags.
@@ -71,7 +71,7 @@ pub extern "C" fn pagepool_skb_truesize(skb: *mut SkbHandle) -> usize {
 /// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_nr_frags(skb: *mut SkbHandle) -> usize {
-    ask(skb, |packet| packet.nr_frags())
+    query(skb, |packet| packet.nr_frags())
 }
 
 /// Returns 1 if a clone shares the bytes of the packet, otherwise 0. Linux: skb_cloned.

@@ -1,97 +1,83 @@
 //! The turn to use an object: one call at a time has it, and none waits.
 //!
-//! Bias   [`FREE`]: no thread had the turn yet. A thread: only it has had the turn, and takes it with plain
-//!        stores to `mine`. [`SHARED`], final: a second thread tried to take it; from then on every thread
-//!        exchanges `taken`. A thread that changes `bias` holds `taken` during the change.
-//! Pairs  the biased thread: store `mine`, compiler fence, load `bias`. The thread that ends the bias: store
-//!        `bias`, `fence_all_threads`, load `mine`. Either the biased thread sees that its bias ended, or the
-//!        other sees `mine` and is refused. The other holds `taken` until its fence is done, so a third
-//!        thread that finds the bias ended finds the fence done, too. `mine` and `taken` are stored with
-//!        Release when a call is over, and read with Acquire before another thread's call.
+//! Bias   as a pool's: see `claim::bias`, of which this uses the holder's half. `bias` is [`FREE`]: no thread
+//!        had the turn yet. A thread: only it has had the turn, and takes it with plain stores to its mark
+//!        `mine`. [`SHARED`], final: a second thread tried to take it; from then on every thread exchanges
+//!        `taken`. A thread that changes `bias` holds `taken` during the change.
+//! Pairs  the biased thread: mark, light fence, `bias` ([`begin`]). The thread that ends the bias: `bias`,
+//!        `fence_all_threads`, mark. Either the biased thread sees that its bias ended, or the other sees the
+//!        mark and is refused. The other holds `taken` until its fence is done, so a third thread that finds
+//!        the bias ended finds the fence done, too. `mine` and `taken` are stored with Release when a call is
+//!        over, and read with Acquire before another thread's call.
 //! Refuse a refused thread did nothing. While the biased thread finds out that its bias ended, another may be
 //!        refused although no thread has the turn: both called at the same time, which is misuse anyway.
 //! Cost   the biased thread: two plain stores, no atomic operation. Others: one exchange, and about 1,600
 //!        cycles once per row.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use ::pagepool::{fence_all_threads, fences_are_free};
 
+use crate::handles::claim::bias::{FREE, SEVERAL, SHARED, begin, take_back};
 use crate::handles::thread::me;
-
-/// In `bias`: no thread had the turn yet.
-const FREE: u64 = 0;
-/// In `bias`: every thread exchanges `taken`.
-const SHARED: u64 = 1;
 
 pub(crate) struct UseTurn {
     /// The biased thread, [`FREE`] or [`SHARED`].
     bias: AtomicU64,
-    /// The biased thread has the turn.
-    mine: AtomicBool,
-    /// Another thread has the turn, or tries to take it.
-    taken: AtomicBool,
+    /// The mark of the biased thread while it has the turn, otherwise 0.
+    mine: AtomicU64,
+    /// 1 while another thread has the turn, or tries to take it.
+    taken: AtomicU64,
 }
 
-pub(crate) struct HeldTurn<'a>(&'a AtomicBool);
+pub(crate) struct HeldTurn<'a>(&'a AtomicU64);
 
 impl Drop for HeldTurn<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.store(false, Release); // pairs with take_shared()
+        take_back(self.0); // pairs with take_shared()
     }
 }
 
 impl UseTurn {
     pub(crate) const fn new() -> Self {
-        Self { bias: AtomicU64::new(FREE), mine: AtomicBool::new(false), taken: AtomicBool::new(false) }
+        Self { bias: AtomicU64::new(FREE), mine: AtomicU64::new(0), taken: AtomicU64::new(0) }
     }
 
     #[inline(always)]
     pub(crate) fn take(&self) -> Option<HeldTurn<'_>> {
-        if self.bias.load(Relaxed) != me() {
-            return self.take_shared();
-        }
-        if self.mine.load(Relaxed) {
+        if self.mine.load(Relaxed) != 0 && self.bias.load(Relaxed) == me() {
             return None; // a callback of this thread's own call
         }
-        self.mine.store(true, Relaxed);
-        compiler_fence(SeqCst); // pairs with end_bias()
-        let held = HeldTurn(&self.mine);
-        if self.bias.load(Relaxed) == me() {
-            return Some(held);
+        if begin(&self.bias, me(), &self.mine, SEVERAL) {
+            return Some(HeldTurn(&self.mine));
         }
-        drop(held);
         self.take_shared()
     }
 
     #[inline(never)]
     fn take_shared(&self) -> Option<HeldTurn<'_>> {
-        if self.taken.swap(true, Acquire) {
+        if self.taken.swap(1, Acquire) != 0 {
             return None;
         }
         let held = HeldTurn(&self.taken);
         match self.bias.load(Relaxed) {
-            FREE if fences_are_free() => return Some(self.begin_bias()),
+            FREE if fences_are_free() => {
+                self.mine.store(SEVERAL, Relaxed);
+                self.bias.store(me(), Relaxed);
+                return Some(HeldTurn(&self.mine)); // `held` ends
+            }
             SHARED => {}
             _ => self.end_bias(),
         }
-        if self.mine.load(Acquire) { None } else { Some(held) }
-    }
-
-    /// Biases the turn to this thread, which holds `taken`. The result holds `mine` instead.
-    #[cold]
-    fn begin_bias(&self) -> HeldTurn<'_> {
-        self.mine.store(true, Relaxed);
-        self.bias.store(me(), Relaxed);
-        HeldTurn(&self.mine)
+        (self.mine.load(Acquire) == 0).then_some(held)
     }
 
     /// Ends the bias: afterwards no thread uses plain stores. The caller holds `taken`.
     #[cold]
     fn end_bias(&self) {
         self.bias.store(SHARED, Relaxed);
-        fence_all_threads(); // pairs with take()
+        fence_all_threads(); // pairs with begin()
     }
 }
 

@@ -8,7 +8,7 @@
 //!        the turn ends.
 //! Quick  a call that is served from the cache, makes no callback and does not read the owner needs the lock
 //!        alone (`owner::quickly`).
-//! Pairs  `hold`: compare-and-swap, Acquire. The end: store, Release. So the next holder sees all that the
+//! Pairs  `lock`: compare-and-swap, Acquire. The end: store, Release. So the next holder sees all that the
 //!        last one did: cache, counts, and the word of each page that is out as an address.
 //! Calls  a call of the turn's own thread, from a callback of a domain, is the owner's. A callback that waits
 //!        for another thread's call on this pool waits forever.
@@ -39,19 +39,19 @@ pub(crate) const NO_OWNER: CallError = CallError::fixed(
 );
 
 /// While it lives, the calling thread is the pool's owner.
-pub(crate) struct OwnerTurn(Held);
+pub(crate) struct OwnerTurn(HeldLock);
 
 /// The lock of a pool without an owner, while it lives.
-pub(crate) struct Held(&'static PoolView);
+pub(crate) struct HeldLock(&'static PoolView);
 
-impl Drop for Held {
+impl Drop for HeldLock {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.turn.store(0, Release); // pairs with hold()
+        self.0.turn.store(0, Release); // pairs with lock()
     }
 }
 
-impl Held {
+impl HeldLock {
     /// The owner's half; `None` once the pool was destroyed.
     #[inline(always)]
     fn bound(&self) -> Option<&Bound> {
@@ -66,7 +66,7 @@ impl Held {
 
 /// Takes the lock of a pool. `None` if it does not exist, or may have an owner. The caller must not hold it.
 #[inline(always)]
-pub(crate) fn hold(view: &'static PoolView, pool: Token) -> Option<Held> {
+pub(crate) fn lock(view: &'static PoolView, pool: Token) -> Option<HeldLock> {
     // A row without a pool has the token 0, as NULL has.
     if view.no_owner.load(Relaxed) == 0 || pool.0 == 0 {
         return None;
@@ -74,7 +74,7 @@ pub(crate) fn hold(view: &'static PoolView, pool: Token) -> Option<Held> {
     if view.turn.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         wait(view);
     }
-    let held = Held(view);
+    let held = HeldLock(view);
     // These change only in a turn.
     (view.token.load(Relaxed) == pool.0 && view.no_owner.load(Relaxed) != 0).then_some(held)
 }
@@ -86,7 +86,7 @@ pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
     if view.is_mine() {
         return None;
     }
-    let turn = OwnerTurn(hold(view, pool)?);
+    let turn = OwnerTurn(lock(view, pool)?);
     view.owner.store(me(), Relaxed);
     if let Some(bound) = turn.0.bound() {
         // SAFETY: this thread has the turn, in which no other thread uses the owner's half.

@@ -35,7 +35,8 @@ impl OffloadsOff {
     /// With `fix`, turns off now what can be turned off before anything is opened, because a card may
     /// restart.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
-        let sources = interfaces.iter().map(|of| OffloadSources::of(&mut kernel.netlink, &of.link)).collect();
+        let sources =
+            interfaces.iter().map(|of| OffloadSources::find(&mut kernel.netlink, &of.link)).collect();
         let (held, warned, looked) = (Vec::new(), Vec::new(), Duration::ZERO);
         let mut this = Self { fix, sources, held, looked, warned };
         for at in 0..if fix { interfaces.len() } else { 0 } {
@@ -146,7 +147,12 @@ fn warning(fix: bool, fault: &OffloadFault) -> String {
 
 /// Whether the owner is an interface of this network namespace: only then its offloads can be turned off.
 fn is_here(owner: &OffloadOwner) -> bool {
-    matches!(owner, OffloadOwner::Interface(_) | OffloadOwner::Peer(_) | OffloadOwner::Stacked { .. })
+    matches!(
+        owner,
+        OffloadOwner::Interface { namespace: None, .. }
+            | OffloadOwner::Peer { namespace: None, .. }
+            | OffloadOwner::Stacked { .. }
+    )
 }
 
 impl Drop for OffloadsOff {

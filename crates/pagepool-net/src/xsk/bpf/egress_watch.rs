@@ -42,11 +42,11 @@ impl EgressWatch {
     /// Watches an interface in the calling thread's network namespace. Also returns what packets pass on
     /// their way out, except taps.
     pub(in crate::xsk) fn new(index: u32) -> io::Result<(Self, Option<String>)> {
-        let changes = LinkChanges::of(index)?; // before the first look, to miss nothing
+        let changes = LinkChanges::listen(index)?; // before the first look, to miss nothing
         let (queues, has_filters) = (queues(index), filters(index).unwrap_or(false));
         let (name, taps, has_queues) = (lookup::name_of(index), Taps::open().ok(), queues.is_some());
         let mut rulesets = Rulesets::open().ok();
-        let rules = rulesets.as_mut().and_then(|rulesets| rulesets.hold(&name).ok());
+        let rules = rulesets.as_mut().and_then(|rulesets| rulesets.filter(&name).ok());
         let has_rules = rules == Some(true);
         let passed = queues
             .or_else(|| has_filters.then(|| "traffic control (tc) programs".into()))
@@ -82,7 +82,7 @@ impl EgressWatch {
 
     /// Reads the kernel's reports. Returns whether the interface exists.
     pub(in crate::xsk) fn hear(&mut self) -> bool {
-        match self.changes.look() {
+        match self.changes.read() {
             Change::Nothing => {}
             Change::Something => {
                 self.has_queues = queues(self.index).is_some();
@@ -98,14 +98,14 @@ impl EgressWatch {
     pub(in crate::xsk) fn look(&mut self) -> bool {
         self.looked = ticks();
         self.has_filters = filters(self.index).unwrap_or(self.has_filters);
-        let rules = self.rulesets.as_mut().and_then(|rulesets| rulesets.hold(&self.name).ok());
+        let rules = self.rulesets.as_mut().and_then(|rulesets| rulesets.filter(&self.name).ok());
         self.has_rules = rules.unwrap_or(self.has_rules);
         self.has_taps = self.sees_taps();
         self.hear()
     }
 
     fn sees_taps(&self) -> bool {
-        self.taps.as_ref().is_some_and(|taps| taps.see(self.index))
+        self.taps.as_ref().is_some_and(|taps| taps.any_sees(self.index))
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::sys::bpf::Insn;
     use crate::veth;
-    use pagepool_link::testing::DropRule;
+    use pagepool_lab::DropRule;
     use std::os::fd::AsFd;
 
     fn passed(index: u32) -> Option<String> {

@@ -127,7 +127,7 @@ fn is_here(pid: Option<u32>) -> Option<bool> {
 /// All but what changes between the looks.
 fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Interrupts) -> LinkEvidence {
     let name = &link.name;
-    let features = XdpFeatures::of(link.index).ok();
+    let features = XdpFeatures::query(link.index).ok();
     let ring = |asked: Result<Option<u32>, LinkError>| asked.ok().flatten();
     let device = device(root, link);
     LinkEvidence {
@@ -200,7 +200,7 @@ fn faults(
     mode: XdpMode,
     unseen: &mut Unseen,
 ) -> Vec<OffloadEvidence> {
-    let found = OffloadSources::of(netlink, link).faults(netlink, ethtool, mode);
+    let found = OffloadSources::find(netlink, link).faults(netlink, ethtool, mode);
     let failed =
         |error| unseen.not_judged.push(format!("offloads of {}: {}", link.name, error_chain(&error)));
     let found = found.map_err(failed).unwrap_or_default();

@@ -16,6 +16,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::tool::output_of;
+
 pub struct Libraries {
     /// `None` for a target that has no shared libraries.
     pub shared: Option<PathBuf>,
@@ -61,12 +63,7 @@ fn tool(variable: &str, usual: &str) -> Command {
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let done = command.output().map_err(|error| format!("{program}: {error}"))?;
-    if done.status.success() {
-        return Ok(());
-    }
-    Err(format!("{program}: {}\n{}", done.status, String::from_utf8_lossy(&done.stderr)))
+    output_of(command).map(drop)
 }
 
 /// Links the members of the archive that our functions need into one object. Section groups are dissolved,
@@ -82,8 +79,9 @@ fn one_object(archive: &Path, unwinder: Option<&Path>, symbols: &Path, to: &Path
 /// The archive with which Rust's standard library unwinds on this target.
 fn unwinder_of(target: &str) -> Result<PathBuf, String> {
     let rustc = tool("RUSTC", "rustc").args(["--print", "target-libdir", "--target", target]).output();
-    let said = rustc.map_err(|error| format!("rustc: {error}"))?;
-    let archive = Path::new(String::from_utf8_lossy(&said.stdout).trim()).join("self-contained/libunwind.a");
+    let folder = rustc.map_err(|error| format!("rustc: {error}"))?;
+    let archive =
+        Path::new(String::from_utf8_lossy(&folder.stdout).trim()).join("self-contained/libunwind.a");
     if archive.exists() { Ok(archive) } else { Err(format!("{}: rustc brought none", archive.display())) }
 }
 

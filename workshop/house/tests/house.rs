@@ -1,17 +1,13 @@
 //! The shape of the source: which folder may import which, which files import each other, and where `unsafe`
 //! and `libc` may be.
 
-mod imports;
-mod layers;
-mod source;
-mod tokens;
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use imports::Imports;
-use source::{Crate, Source};
+use pagepool_house::imports::Imports;
+use pagepool_house::source::{Crate, Source};
+use pagepool_house::{layers, source};
 
 /// Lines of code a file, at most: no comments, no blank lines, no unit tests.
 const MOST_CODE_LINES: usize = 500;
@@ -46,9 +42,9 @@ fn each_file_is_in_a_layer() {
     for krate in Crate::all() {
         let files = krate.sources.iter().map(|source| layers::layer(&krate.name, &source.path));
         let there: BTreeSet<&str> = files.collect();
-        let listed: BTreeSet<&str> = layers::of(&krate.name).iter().copied().collect();
+        let listed: BTreeSet<&str> = layers::layers_of(&krate.name).iter().copied().collect();
         for path in there.symmetric_difference(&listed).filter(|path| !source::is_root_layer(path)) {
-            findings.add(format_args!("tests/house/layers.rs and {}: {path}", krate.folder));
+            findings.add(format_args!("workshop/house/src/layers.rs and {}: {path}", krate.folder));
         }
     }
     findings.assert_none();
@@ -59,7 +55,7 @@ fn no_folder_imports_a_higher_one() {
     let mut findings = Findings::default();
     for krate in Crate::all() {
         let place = |path: &str| layers::place(&krate.name, path);
-        for (from, to) in Imports::of(&krate).edges() {
+        for (from, to) in Imports::read(&krate).edges() {
             if place(to) > place(from) {
                 findings.add(format_args!("{}: {from} imports {to}, which is higher", krate.name));
             }
@@ -72,7 +68,7 @@ fn no_folder_imports_a_higher_one() {
 fn no_files_import_each_other_in_a_circle() {
     let mut findings = Findings::default();
     for krate in Crate::all() {
-        let imports = Imports::of(&krate);
+        let imports = Imports::read(&krate);
         let allowed = layers::CIRCLES.iter().filter(|(name, ..)| *name == krate.name);
         let allowed = allowed.map(|(_, circle, _)| circle.iter().map(|path| (*path).to_owned()).collect());
         let mut unused: BTreeSet<BTreeSet<String>> = allowed.collect();

@@ -70,7 +70,23 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "commands",
         ],
     ),
-    ("pagepool-lab", &["sys", "skip", "temp_folder", "frame_socket", "tap", "frame_generator", "guest"]),
+    ("pagepool-header", &["version_script", "abi_list", "header"]),
+    ("pagepool-house", &["tokens", "source", "imports", "layers"]),
+    (
+        "pagepool-lab",
+        &[
+            "sys",
+            "skip",
+            "tool",
+            "temp_folder",
+            "link_settings",
+            "drop_rule",
+            "frame_socket",
+            "tap",
+            "frame_generator",
+            "guest",
+        ],
+    ),
     (
         "pagepool-link",
         &[
@@ -96,7 +112,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "testing",
         ],
     ),
-    ("pagepool-package", &[]),
+    ("pagepool-package", &["settings", "tool", "install", "package"]),
     (
         "pagepool-soak",
         &[
@@ -190,9 +206,9 @@ pub const CIRCLES: &[(&str, &[&str], &str)] = &[(
 )];
 
 /// The layers of a crate.
-pub fn of(krate: &str) -> &'static [&'static str] {
+pub fn layers_of(krate: &str) -> &'static [&'static str] {
     let layers = LAYERS.iter().find(|(name, _)| *name == krate);
-    layers.unwrap_or_else(|| panic!("tests/house/layers.rs has no layers of {krate}")).1
+    layers.unwrap_or_else(|| panic!("workshop/house/src/layers.rs has no layers of {krate}")).1
 }
 
 /// The layer of a file: a file or folder in a folder that has layers, or at the top level.
@@ -200,10 +216,10 @@ pub fn layer<'a>(krate: &str, path: &'a str) -> &'a str {
     let end = |nth: usize| path.match_indices('/').nth(nth).map_or(path.len(), |(at, _)| at);
     let (top, inner) = (&path[..end(0)], &path[..end(1)]);
     let is_in_top = |layer: &&str| layer.strip_prefix(top).is_some_and(|rest| rest.starts_with('/'));
-    if of(krate).iter().any(is_in_top) { inner } else { top }
+    if layers_of(krate).iter().any(is_in_top) { inner } else { top }
 }
 
 /// The place of a file's layer; the root of a crate stands above all.
 pub fn place(krate: &str, path: &str) -> usize {
-    of(krate).iter().position(|known| *known == layer(krate, path)).unwrap_or(usize::MAX)
+    layers_of(krate).iter().position(|known| *known == layer(krate, path)).unwrap_or(usize::MAX)
 }

@@ -3,22 +3,27 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::tokens::{self, Token};
+use crate::tokens::{self, Token};
 
+/// A crate of the workspace.
 pub struct Crate {
     /// Of its package: `pagepool-net`.
     pub name: String,
     /// From the workspace: `crates/pagepool-net/src`.
     pub folder: String,
+    /// Its files below `src`.
     pub sources: Vec<Source>,
 }
 
+/// A source file.
 pub struct Source {
     /// From `src`, without `.rs`: `mem/arena/buddy`.
     pub path: String,
+    /// All of it.
     pub text: String,
+    /// All words and signs.
     pub tokens: Vec<Token>,
-    /// The same without unit tests.
+    /// The words and signs without unit tests.
     pub code: Vec<Token>,
 }
 
@@ -27,16 +32,18 @@ pub fn is_root(path: &str) -> bool {
     ["lib", "main"].contains(&path) || path.starts_with("bin/")
 }
 
-/// The same of the first part of a path.
+/// Whether the first part of a path is the root of a crate.
 pub fn is_root_layer(top: &str) -> bool {
     ["lib", "main", "bin"].contains(&top)
 }
 
+/// The folder of the repository.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 impl Crate {
+    /// All crates, published or not, by name.
     pub fn all() -> Vec<Self> {
         let mut crates: Vec<_> = ["crates", "workshop"].into_iter().flat_map(Self::below).collect();
         crates.sort_by(|a, b| a.name.cmp(&b.name));

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 pub fn facts(header: &str) -> String {
     let code = without_comments(header).replace("\\\n", " ");
     let mut facts = String::from(
-        "# What compiled programs rely on, on 64-bit systems. tests/header.rs adds lines to it, and removes\n\
-         # none: a line that goes or changes breaks programs, and requires another soname (build.rs).\n",
+        "# What compiled programs rely on, on 64-bit systems. pagepool-header adds lines to it, and removes\n\
+         # none: a line that goes or changes breaks programs, and requires another soname (soname.rs).\n",
     );
     facts += concat!("soname ", env!("PAGEPOOL_SONAME"), "\n");
     facts.extend(code.lines().filter_map(macro_fact));
@@ -44,7 +44,7 @@ pub fn keep(before: &str, now: &str) -> Result<(), String> {
     }
     Err(format!(
         "{} lines of abi.txt went or changed, which breaks compiled programs: {gone:#?}\n\
-         Remedy: let them stand. On purpose: raise SONAME_NUMBER in build.rs and set SINCE to the version in \
+         Remedy: let them stand. On purpose: raise SONAME_NUMBER in soname.rs and set SINCE to the version in \
          Cargo.toml; abi.txt and pagepool.map then begin anew. If no release had a line, remove it by hand.",
         gone.len()
     ))
@@ -106,6 +106,6 @@ fn size_of_field(field: &str) -> usize {
         _ if kind.contains('*') => 8,
         Some("size_t" | "uint64_t" | "int64_t") => 8,
         Some("uint32_t" | "int32_t" | "int") => 4,
-        _ => panic!("{field}: tests/layout/mod.rs does not know how large this type is"),
+        _ => panic!("{field}: abi_list.rs does not know how large this type is"),
     }
 }

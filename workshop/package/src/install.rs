@@ -1,20 +1,6 @@
-//! Builds the C library and the command, and installs them under a prefix:
-//! `cargo run -p pagepool-capi --bin pagepool-install`.
-//!
-//! Settings come from the environment or as arguments, `PREFIX=/opt/pagepool`. It requires cargo with its
-//! linker, `cc`, and for the static library `objcopy` and `ar` (binutils).
-//!
-//! * `PREFIX` (default `/usr/local`) and `LIBDIR` (default `PREFIX/lib`)
-//! * `DESTDIR` (default none): a directory that stands for `/`, for packagers
-//! * `TARGET` (default: this system): another target of Rust, `x86_64-unknown-linux-musl`; installs only the
-//!   library, and for musl only the static one
-//! * `PARTS` (default `library,command`): `library` is the C library, its header and the files of pkg-config,
-//!   Meson and CMake; `command` is `pagepool`, its manual pages and its shell completions. The command
-//!   requires the whole repository; without it the default is `library`.
+//! Builds the C library and the command, and installs them under a prefix.
 
-#[path = "install/manual.rs"]
 mod manual;
-#[path = "install/relink.rs"]
 mod relink;
 
 use std::env;
@@ -23,13 +9,18 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, Stdio};
+
+use crate::settings::{check_arguments, setting};
+use crate::tool::output_of;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// The folder of the C library, which has templates, headers and lists of symbols.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/pagepool-capi");
+
 const SONAME: &str = env!("PAGEPOOL_SONAME");
 
-const SETTINGS: &[&str] = &["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS=", "TARGET="];
+const SETTINGS: &[&str] = &["PREFIX", "LIBDIR", "DESTDIR", "PARTS", "TARGET"];
 
 const HEADERS: &[&str] = &["pagepool.h", "pagepool_skb.h", "pagepool.hpp", "pagepool_skb.hpp"];
 
@@ -50,56 +41,58 @@ const COMPLETIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// What to install, and where.
-struct InstallLayout {
-    parts: String,
-    destdir: PathBuf,
-    prefix: PathBuf,
-    libdir: PathBuf,
-    target: Option<String>,
+pub struct Installation {
+    /// `library`, `command`, or both with a comma between them.
+    pub parts: String,
+    /// The folder that stands for `/`; an empty path is none.
+    pub destdir: PathBuf,
+    /// The prefix of all files except the libraries.
+    pub prefix: PathBuf,
+    /// The folder of the libraries.
+    pub libdir: PathBuf,
+    /// Another target of Rust than this system.
+    pub target: Option<String>,
 }
 
-fn main() -> ExitCode {
-    let Err(error) = install() else { return ExitCode::SUCCESS };
-    eprintln!("pagepool: {error}");
-    ExitCode::FAILURE
-}
-
-fn install() -> Result<(), Box<dyn Error>> {
-    let layout = InstallLayout::from_environment()?;
-    if layout.has("library") {
-        layout.install(&layout.build()?)?;
-    }
-    if layout.has("command") {
-        layout.install_command()?;
-    }
-    println!("pagepool {VERSION} is in {}", layout.on_disk(&layout.prefix).display());
-    Ok(())
-}
-
-/// A setting: an argument `NAME=value`, or an environment variable.
-fn setting(name: &str) -> Option<PathBuf> {
-    let argument =
-        env::args().skip(1).find_map(|arg| Some(arg.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
-    let value = argument.or_else(|| env::var(name).ok())?;
-    (!value.is_empty()).then(|| value.into())
-}
-
-impl InstallLayout {
-    fn from_environment() -> Result<Self, Box<dyn Error>> {
-        let known = |arg: &str| SETTINGS.iter().any(|name| arg.starts_with(name));
-        if let Some(unknown) = env::args().skip(1).find(|arg| !known(arg)) {
-            return Err(format!("{unknown}: only {} are known", SETTINGS.join(", ")).into());
-        }
-        let prefix = setting("PREFIX").unwrap_or_else(|| "/usr/local".into());
-        let libdir = setting("LIBDIR").unwrap_or_else(|| prefix.join("lib"));
+impl Installation {
+    /// Reads the settings of `pagepool-install`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is unknown or wrong.
+    pub fn from_settings() -> Result<Self, Box<dyn Error>> {
+        check_arguments(SETTINGS)?;
+        let path = |name: &str| setting(name).map(PathBuf::from);
+        let prefix = path("PREFIX").unwrap_or_else(|| "/usr/local".into());
+        let libdir = path("LIBDIR").unwrap_or_else(|| prefix.join("lib"));
         for (name, path) in [("PREFIX", &prefix), ("LIBDIR", &libdir)] {
             if !path.is_absolute() {
                 return Err(format!("{name} is {}, but must be an absolute path", path.display()).into());
             }
         }
-        let target = setting("TARGET").map(|target| target.to_string_lossy().into_owned());
-        let destdir = setting("DESTDIR").unwrap_or_default();
+        let target = setting("TARGET");
+        let destdir = path("DESTDIR").unwrap_or_default();
         Ok(Self { parts: parts(target.is_some())?, destdir, prefix, libdir, target })
+    }
+
+    /// Builds the parts, and installs them.
+    ///
+    /// # Errors
+    ///
+    /// If a tool is missing or fails, or if a file cannot be written.
+    pub fn run(&self) -> Result<(), Box<dyn Error>> {
+        if self.has("library") {
+            self.install_library(&self.build_library()?)?;
+        }
+        if self.has("command") {
+            self.install_command()?;
+        }
+        Ok(())
+    }
+
+    /// Prints where the files are.
+    pub fn report(&self) {
+        println!("pagepool {VERSION} is in {}", self.on_disk(&self.prefix).display());
     }
 
     fn has(&self, part: &str) -> bool {
@@ -114,7 +107,7 @@ impl InstallLayout {
         self.destdir.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    fn install(&self, built: &Path) -> Result<(), Box<dyn Error>> {
+    fn install_library(&self, built: &Path) -> Result<(), Box<dyn Error>> {
         let libdir = self.on_disk(&self.libdir);
         let include = self.on_disk(&self.prefix.join("include"));
         for folder in [&include, &libdir] {
@@ -158,12 +151,10 @@ impl InstallLayout {
 
     /// Builds the libraries, and returns their folder. They have their own profile, because errors inside
     /// must not abort C programs.
-    fn build(&self) -> Result<PathBuf, Box<dyn Error>> {
-        let mut command = cargo();
-        command.args(["build", "--profile", "capi", "--package", "pagepool-capi", "--lib"]);
-        command.args(self.target.iter().flat_map(|target| ["--target", target]));
-        command.args(["--message-format", "json-render-diagnostics"]);
-        let messages = output_of(&mut command)?;
+    fn build_library(&self) -> Result<PathBuf, Box<dyn Error>> {
+        let mut arguments = vec!["--profile", "capi", "--package", "pagepool-capi", "--lib"];
+        arguments.extend(self.target.iter().flat_map(|target| ["--target", target]));
+        let messages = build(&arguments)?;
         let end = "/libpagepool_c.a";
         let library =
             messages.split('"').find(|word| word.ends_with(end)).ok_or("cargo reports no libpagepool_c.a")?;
@@ -208,9 +199,8 @@ impl InstallLayout {
 
 /// The chosen parts, checked. The command is built for this system only.
 fn parts(other_target: bool) -> Result<String, String> {
-    let whole = Path::new(ROOT).join("../pagepool-cli/Cargo.toml").exists() && !other_target;
-    let chosen = setting("PARTS").map(|parts| parts.to_string_lossy().into_owned());
-    let chosen = chosen.unwrap_or_else(|| if whole { "library,command".into() } else { "library".into() });
+    let usual = if other_target { "library" } else { "library,command" };
+    let chosen = setting("PARTS").unwrap_or_else(|| usual.into());
     match chosen.split(',').find(|part| !PARTS.contains(part)) {
         Some(unknown) => Err(format!("PARTS names {unknown:?}, but the parts are library and command")),
         None if other_target && chosen != "library" => {
@@ -222,27 +212,30 @@ fn parts(other_target: bool) -> Result<String, String> {
 
 /// Builds the command with all its features, and returns the executable.
 fn build_command() -> Result<PathBuf, Box<dyn Error>> {
-    let mut command = cargo();
-    command.args(["build", "--profile", "dist", "--package", "pagepool-cli", "--bin", "pagepool"]);
-    command.args(["--features", "full", "--message-format", "json-render-diagnostics"]);
-    let messages = output_of(&mut command)?;
+    let messages = build(&[
+        "--profile",
+        "dist",
+        "--package",
+        "pagepool-cli",
+        "--bin",
+        "pagepool",
+        "--features",
+        "full",
+    ])?;
     let (_, after) = messages.split_once("\"executable\":\"").ok_or("cargo names no executable")?;
     Ok(after.split('"').next().unwrap_or(after).into())
 }
 
-/// Runs a command, and returns what it prints on standard output.
-fn output_of(command: &mut Command) -> Result<String, Box<dyn Error>> {
-    let done = command.stderr(std::process::Stdio::inherit()).output()?;
+/// Runs `cargo build`, whose progress goes to standard error, and returns its messages.
+fn build(arguments: &[&str]) -> Result<String, Box<dyn Error>> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(ROOT).arg("build").args(arguments);
+    cargo.args(["--message-format", "json-render-diagnostics"]).stderr(Stdio::inherit());
+    let done = cargo.output()?;
     match done.status.success() {
         true => Ok(String::from_utf8(done.stdout)?),
-        false => Err(format!("{}: {}", command.get_program().display(), done.status).into()),
+        false => Err(format!("{}: {}", cargo.get_program().display(), done.status).into()),
     }
-}
-
-fn cargo() -> Command {
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(ROOT);
-    command
 }
 
 fn make_folder(folder: &Path) -> Result<(), String> {

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::installed::{has, prefix, run, source};
-use pagepool_lab::TempFolder;
+use pagepool_lab::{TempFolder, has_tool as has, run};
+
+use crate::installed::{prefix, source};
 
 /// A folder outside the tree with the example and the files that build it.
 fn project() -> TempFolder {

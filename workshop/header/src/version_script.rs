@@ -12,9 +12,11 @@ use std::collections::BTreeSet;
 /// Which library a script is for.
 #[derive(Clone, Copy)]
 pub struct Release<'a> {
+    /// The number of its soname.
     pub soname_number: &'a str,
     /// The version of the first release with that soname.
     pub since: &'a str,
+    /// Its own version.
     pub version: &'a str,
 }
 
@@ -58,13 +60,12 @@ fn nodes(script: &str) -> Vec<Node> {
 }
 
 /// The functions of a script with their nodes, as `nm -D` writes them.
-#[allow(dead_code, reason = "the tests of the libraries read them in abi.txt")]
 pub fn versioned(script: &str) -> Vec<String> {
-    let of = |node: Node| {
+    let functions_of = |node: Node| {
         let Node { name, functions } = node;
         functions.into_iter().map(move |function| format!("{function}@@{name}"))
     };
-    let mut all: Vec<String> = nodes(script).into_iter().flat_map(of).collect();
+    let mut all: Vec<String> = nodes(script).into_iter().flat_map(functions_of).collect();
     all.sort_unstable();
     all
 }

@@ -4,15 +4,21 @@ use std::str::FromStr;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+/// A word or sign.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
+    /// A name or a keyword.
     Word(String),
+    /// A sign. A literal counts as the sign `0`.
     Sign(char),
+    /// A bracket that opens a group.
     Open(char),
+    /// A bracket that closes a group.
     Close(char),
 }
 
 impl Token {
+    /// The word, if it is one.
     pub fn word(&self) -> Option<&str> {
         match self {
             Self::Word(word) => Some(word),
@@ -20,6 +26,7 @@ impl Token {
         }
     }
 
+    /// Whether it is this word.
     pub fn is(&self, word: &str) -> bool {
         self.word() == Some(word)
     }

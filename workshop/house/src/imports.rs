@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::source::{Crate, Source, is_root};
-use super::tokens::{Token, after_group};
+use crate::source::{Crate, Source, is_root};
+use crate::tokens::{Token, after_group};
 
 type ModulePath = Vec<String>;
 
@@ -23,18 +23,20 @@ struct Module {
     paths: Vec<(Vec<String>, bool)>,
 }
 
+/// The imports of one crate.
 pub struct Imports {
     modules: BTreeMap<ModulePath, Module>,
     edges: BTreeSet<(String, String)>,
 }
 
 impl Imports {
-    pub fn of(krate: &Crate) -> Self {
+    /// Reads a crate, without files of tests and programs.
+    pub fn read(krate: &Crate) -> Self {
         let tests = test_files(krate);
         let mut imports = Self { modules: BTreeMap::new(), edges: BTreeSet::new() };
         for source in &krate.sources {
             if !tests.contains(&source.path) && !source.path.starts_with("bin/") {
-                imports.read(source);
+                imports.read_file(source);
             }
         }
         imports.link();
@@ -46,7 +48,7 @@ impl Imports {
         self.edges.iter().map(|(from, to)| (&**from, &**to))
     }
 
-    fn read(&mut self, source: &Source) {
+    fn read_file(&mut self, source: &Source) {
         let path = if is_root(&source.path) { Vec::new() } else { split(&source.path) };
         Reader { source, tokens: &source.code, modules: &mut self.modules }
             .module(path, 0..source.code.len());
@@ -146,7 +148,7 @@ impl Imports {
         reached
     }
 
-    /// The imports between the files of a circle, for people.
+    /// Lists the imports between the files of a circle.
     pub fn within(&self, circle: &BTreeSet<String>) -> String {
         let mut text = String::new();
         for (from, to) in self.edges().filter(|(from, to)| circle.contains(*from) && circle.contains(*to)) {

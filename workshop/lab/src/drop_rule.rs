@@ -1,0 +1,69 @@
+//! An nftables ruleset that drops everything that leaves a link, for tests.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use pagepool_link::message::{Request, nested};
+use rustix::net::sockopt::Timeout;
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use crate::sys::netlink::{ACK, NEW_ONLY, NLMSG_ERROR, nft};
+
+/// The name of its table; a network namespace has one.
+const TABLE: &str = "pagepool_drops";
+/// The time limit for an answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A netdev table whose chain at the egress of a link drops everything, until this is dropped.
+#[derive(Debug)]
+pub struct DropRule {
+    socket: OwnedFd,
+}
+
+impl DropRule {
+    /// Adds it in the calling thread's network namespace. Fails if the kernel has no such hook (Linux 5.16,
+    /// `CONFIG_NETFILTER_EGRESS`).
+    pub fn add(link: &str) -> io::Result<Self> {
+        let protocol = Some(net::netlink::NETFILTER);
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        let this = Self { socket: net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)? };
+        net::sockopt::set_socket_timeout(&this.socket, Timeout::Recv, Some(LIMIT))?;
+        let mut table = Request::new(nft::NEWTABLE, NEW_ONLY, &nft::NETDEV);
+        table.text(nft::TABLE_NAME, TABLE);
+        let mut chain = Request::new(nft::NEWCHAIN, NEW_ONLY | ACK, &nft::NETDEV);
+        chain.text(nft::CHAIN_TABLE, TABLE).text(nft::CHAIN_NAME, "egress");
+        chain.nest(nested(nft::CHAIN_HOOK), |hook| {
+            hook.number(nft::HOOK_NUMBER, nft::EGRESS.to_be());
+            hook.number(nft::HOOK_PRIORITY, 0).text(nft::HOOK_DEVICE, link);
+        });
+        chain.number(nft::CHAIN_POLICY, nft::DROP.to_be()).text(nft::CHAIN_TYPE, "filter");
+        this.commit(vec![table, chain])?;
+        Ok(this)
+    }
+
+    /// Makes changes together. The kernel answers the last one, or the one that it refuses.
+    fn commit(&self, changes: Vec<Request>) -> io::Result<()> {
+        let border = |kind| [Request::new(kind, 0, &nft::BATCH)];
+        let batch = border(nft::BATCH_BEGIN).into_iter().chain(changes).chain(border(nft::BATCH_END));
+        let all: Vec<u8> =
+            (0..).zip(batch).flat_map(|(number, mut one)| one.numbered(number).to_vec()).collect();
+        net::send(&self.socket, &all, SendFlags::empty())?;
+        let mut answer = [0; 4096];
+        net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+        let kind = u16::from_ne_bytes([answer[4], answer[5]]);
+        match i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]) {
+            _ if kind != NLMSG_ERROR => Err(io::ErrorKind::InvalidData.into()),
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(-errno)),
+        }
+    }
+}
+
+impl Drop for DropRule {
+    fn drop(&mut self) {
+        let mut table = Request::new(nft::DELTABLE, ACK, &nft::NETDEV);
+        table.text(nft::TABLE_NAME, TABLE);
+        let _ = self.commit(vec![table]); // else it ends with its namespace
+    }
+}
