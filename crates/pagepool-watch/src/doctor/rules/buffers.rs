@@ -183,7 +183,7 @@ fn detached(evidence: &Evidence) -> Vec<Finding> {
 pub const DEAD_HELD: DoctorRule = DoctorRule {
     name: "dead_held",
     cost: Cost::BuffersLost,
-    when: "a process was killed or crashed while more pages were out than lay at devices",
+    when: "a process was killed or crashed while more pages were out than waited at its devices",
     why: "Packets that the program held are lost. The memory is free, but the published file remains for \
           inspection.",
     fix: "Find out why the process died (`journalctl`, `coredumpctl`). Then remove its file with `pagepool \

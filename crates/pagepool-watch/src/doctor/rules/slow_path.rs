@@ -167,7 +167,7 @@ pub const SLOW: DoctorRule = DoctorRule {
            reported if `ring_full`, `waived`, `referenced` or `out_rising` explains most of these calls",
     why: "Each call takes the arena's lock. Either more pages are out at once than before, or the program \
           shrinks the pool.",
-    fix: "If the load has just grown, none. Otherwise keep fewer buffers out at once, or shrink the pool \
+    fix: "If the load has just grown, nothing needs fixing. Otherwise keep fewer buffers out at once, or shrink the pool \
           less often (`ask_to_shrink`, `shrink`).",
     verify: "`pagepool show {of} --watch`: alloc_slow stops rising.",
     find: slow,
