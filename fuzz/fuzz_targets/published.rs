@@ -8,8 +8,8 @@
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use pagepool_testing::PlainMemory;
 use pagepool::{Bound, Holders, Pool, PoolParams, publish, publish_entry};
+use pagepool_testing::PlainMemory;
 use pagepool_watch::testing::read_published;
 use pagepool_watch::{MetricsFormat, write_metrics};
 

@@ -110,7 +110,7 @@ impl Drop for Program {
     }
 }
 
-/// The same bytes for whoever writes and whoever reads: at each place what depends on it.
+/// The bytes that a writer and a reader agree on: each depends on its place.
 fn pattern(from: u64, into: &mut [u8]) {
     for (at, byte) in (from..).zip(into) {
         *byte = (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8;

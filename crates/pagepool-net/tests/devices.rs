@@ -1,6 +1,9 @@
 //! Every device that can be opened by name, in the conformance suite, and the NIC in memory as it can be
 //! configured. A new row of [`DRIVERS`] is in it by itself; `xsk_device.rs` has the kinds of AF_XDP sockets.
 
+// UNSAFETY: a checking IOMMU that accesses the CPU's memory.
+#![expect(unsafe_code)]
+
 use crate::veth;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -104,7 +107,8 @@ devices! {
     mem_nic_over_its_domain: plain,
     mem_nic_over_a_checking_iommu: || checked(CheckingIommu::new("iommu"), true),
     mem_nic_that_syncs_itself: || checked(CheckingIommu::new("iommu"), false),
-    mem_nic_over_a_coherent_iommu: || checked(CheckingIommu::new_coherent("iommu"), true),
+    // SAFETY: the device accesses only buffers that it has, and no reference to their bytes exists (I4).
+    mem_nic_over_a_coherent_iommu: || checked(unsafe { CheckingIommu::new_coherent("iommu") }, true),
     no_fault: faulty(FaultParams::default(), EXACT),
     drops: faulty(
         FaultParams { drop: Chance::OneIn(5), ..Default::default() },

@@ -167,7 +167,7 @@ impl Drop for BlockRef {
             fence(Ordering::Acquire); // pairs with the subtraction of the others
         }
         let rest = BlockRest { cache: self.cache, slot: self.slot };
-        rest.send_home();
+        rest.return_buffers();
         std::mem::forget(rest);
         self.cache.put(self.slot);
     }
@@ -182,7 +182,7 @@ struct BlockRest {
 
 impl BlockRest {
     #[inline(always)]
-    fn send_home(&self) {
+    fn return_buffers(&self) {
         // SAFETY: I1. The last reference to the block is gone, and this replaces it.
         unsafe { &mut *self.cache.block(self.slot) }.end();
     }
@@ -191,7 +191,7 @@ impl BlockRest {
 impl Drop for BlockRest {
     #[cold]
     fn drop(&mut self) {
-        self.send_home();
+        self.return_buffers();
         self.cache.put(self.slot);
     }
 }

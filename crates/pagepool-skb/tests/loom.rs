@@ -43,7 +43,7 @@ fn skb_the_last_of_two_clones_returns_the_page() {
             drop(again);
         }
         reader.join().unwrap();
-        assert!(SkBuff::from_bytes(&cache, 0, b"").is_ok(), "the block is home, once");
+        assert!(SkBuff::from_bytes(&cache, 0, b"").is_ok(), "the block has returned, once");
         drop(cache);
         scene.destroy(pool);
     });
@@ -87,7 +87,7 @@ fn skb_two_clones_get_blocks_of_their_own() {
         assert_eq!((one.len(), one.frags()[0].offset()), (50, 0));
         drop(one);
         other.join().unwrap();
-        assert!(pool.alloc_page().is_some(), "the page is home");
+        assert!(pool.alloc_page().is_some(), "the page has returned");
         drop(cache);
         scene.destroy(pool);
     });

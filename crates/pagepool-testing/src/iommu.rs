@@ -192,7 +192,11 @@ impl CheckingIommu {
     }
 
     /// Creates an IOMMU of a device that sees the CPU's memory directly. Unmapped accesses still fault.
-    pub fn new_coherent(name: impl Into<String>) -> Arc<Self> {
+    ///
+    /// # Safety
+    /// While [`device_read`](Self::device_read) or [`device_write`](Self::device_write) runs, no other thread
+    /// writes these bytes, and no reference to bytes that the device writes exists (I4).
+    pub unsafe fn new_coherent(name: impl Into<String>) -> Arc<Self> {
         Self::make(name.into(), true)
     }
 

@@ -20,7 +20,11 @@ pub struct PlainMemory {
 
 impl PlainMemory {
     /// Creates a provider of `pages` pages of `order`, all on node 0.
+    ///
+    /// # Panics
+    /// If `pages` is 0, or memory is missing.
     pub fn new(pages: usize, order: u8) -> Result<Arc<Self>, Error> {
+        assert!(pages > 0, "a provider has at least one page");
         let size = PAGE_SIZE << order;
         let layout = Layout::from_size_align(size * pages, size).expect("a test's memory is small");
         // SAFETY: the layout has a size above zero.

@@ -54,8 +54,11 @@ pub fn buffer_of(reader: &SharedBuf) -> &PageBuf {
 }
 
 /// Counts a buffer as shared, in its page, although its handle is not a reader yet.
+///
+/// # Safety
+/// Fewer than 2^31 counts of a buffer exist at a time.
 #[inline]
-pub fn count_shared(buffer: &PageBuf) {
+pub unsafe fn count_shared(buffer: &PageBuf) {
     SharedBuf::count(buffer);
 }
 

@@ -1,4 +1,4 @@
-//! What readers of published files need of this crate, for `pagepool-watch`. Not an API: any version may
+//! What readers of published files need of this crate, for `pagepool-watch` and `pagepool-link`. Not an API: any version may
 //! change it.
 //!
 //! Why    a reader checks the layout that the publisher writes (`docs/published-file.md`): the two must have

@@ -1,5 +1,5 @@
 //! Arenas where the system's page has 16 or 64 KiB, as on arm64: pages of pools keep their 4 KiB, and what
-//! the kernel is told about memory is in whole pages of its own.
+//! the kernel learns about memory is in whole pages of its own.
 #![allow(clippy::unwrap_used)]
 // UNSAFETY: an arena over the memory of a test.
 #![expect(unsafe_code)]

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::FrameSocket;
-use pagepool_link::{LinkInfo, Mac, LinkError, TwoHosts, TwoHostsParams};
+use pagepool_link::{LinkError, LinkInfo, Mac, TwoHosts, TwoHostsParams};
 
 use crate::{Error, Skip};
 

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{FrameBatch, FrameSocket};
-use pagepool_link::{LinkInfo, LinkError, Host, TwoHosts, TwoHostsParams};
+use pagepool_link::{Host, LinkError, LinkInfo, TwoHosts, TwoHostsParams};
 use pagepool_net::{Arrival, NumberedFrames, Tally};
 
 use crate::{Allocator, Error, Options, Outcome, Skip, ticks};

@@ -61,7 +61,7 @@ const PACKAGES: &[Package] = &[
         depends: &["${shlibs:Depends}"],
         summary: "user-space page pool for packet buffers (command)",
         about: " .\n This package has the command: it receives, echoes, forwards and generates\n \
-                packets over AF_XDP, and measures pools. It needs none of the libraries.\n",
+                packets over AF_XDP, and shows pools. It needs none of the libraries.\n",
     },
 ];
 

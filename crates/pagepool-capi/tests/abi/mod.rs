@@ -23,7 +23,7 @@ fn file(test: &str, name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// `cc`, told where the header is.
+/// `cc`, with the header's folder.
 fn cc() -> Command {
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(prefix().join("include"));

@@ -63,8 +63,8 @@ fn only(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
         op(libc::BPF_RET, 0, 0),
     ];
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
-    // The kernel copies the four instructions, which live as long as the call.
-    socket::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    // SAFETY: the kernel copies the four instructions, which live as long as the call.
+    unsafe { socket::set_addresses(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) }
 }
 
 pub(crate) fn send(fd: BorrowedFd<'_>, request: &[u8]) -> io::Result<()> {

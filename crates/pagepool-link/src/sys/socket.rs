@@ -34,8 +34,45 @@ pub fn done(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets an option of integers.
-pub fn set_option<T: Copy>(
+/// Values of socket options: integers without padding and without an address.
+///
+/// # Safety
+/// All bytes of a value are initialised, any bytes are a valid value, and the kernel follows none of them.
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for libc::c_int {}
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+// SAFETY: an integer.
+unsafe impl Plain for u64 {}
+// SAFETY: two integers.
+unsafe impl Plain for libc::linger {}
+// SAFETY: integers, without padding.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: an integer.
+unsafe impl Plain for libc::xdp_options {}
+// SAFETY: integers of 64 bits.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: integers of 64 bits.
+unsafe impl Plain for libc::xdp_statistics {}
+
+/// Sets an option.
+pub fn set_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the value has no address.
+    unsafe { set_addresses(fd, level, name, value) }
+}
+
+/// Sets an option whose value has addresses.
+///
+/// # Safety
+/// What the kernel reads and writes at these addresses, during the call or later, exists and may be accessed.
+pub unsafe fn set_addresses<T>(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -46,8 +83,8 @@ pub fn set_option<T: Copy>(
     done(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) })
 }
 
-/// Reads an option of integers without padding, for which all bytes are valid.
-pub fn option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+/// Reads an option.
+pub fn option<T: Plain>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
     let at = value.as_mut_ptr().cast();

@@ -63,6 +63,8 @@ enum Stage {
 struct Looking {
     sources: Sources,
     start: Instant,
+    /// When the last look was, from the start.
+    last: Duration,
     looks: Vec<Observation>,
     /// When the next look is due, from the start; `None` after the last one.
     next: Option<Duration>,
@@ -117,7 +119,7 @@ impl<'a> Examination<'a> {
             Stage::Filling { first, .. } => Looking::of(first),
             Stage::Looking(looking) => *looking,
         };
-        let seconds = looking.start.elapsed().as_secs_f64();
+        let seconds = looking.last.as_secs_f64();
         DoctorReport::of(looking.sources.evidence(&looking.looks, seconds, self.of.is_some()))
     }
 }
@@ -141,14 +143,17 @@ impl Looking {
     }
 
     fn of(first: Observation) -> Self {
-        Self { sources: Sources::look(&first), start: Instant::now(), looks: vec![first], next: None }
+        let sources = Sources::look(&first);
+        Self { sources, start: Instant::now(), last: Duration::ZERO, looks: vec![first], next: None }
     }
 
     /// Adds a look. More follow if they were too few: on a busy machine, or with many pools, a look takes
     /// long.
     fn add(&mut self, look: Observation, time: Duration) {
         self.looks.push(look);
-        match self.next == Some(time) && self.looks.len() >= LEAST_LOOKS {
+        self.last = self.start.elapsed();
+        let is_last = self.next.is_none_or(|due| due == time && self.looks.len() >= LEAST_LOOKS);
+        match is_last {
             true => self.next = None,
             false => self.plan(time),
         }

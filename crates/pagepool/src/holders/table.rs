@@ -76,7 +76,7 @@ pub struct HolderHead {
 }
 
 impl HolderHead {
-    /// Bytes that a reader of the file needs: all before the stock.
+    /// Bytes that a reader of the file needs: all before the idle cache.
     pub const READ_BYTES: usize = std::mem::offset_of!(Self, idle_cache);
 }
 

@@ -11,6 +11,8 @@
 // UNSAFETY: `Lock` hands out `&mut T` from a shared reference under its lock word; `OwnerCell` is a raw cell.
 #![expect(unsafe_code)]
 
+#[cfg(not(loom))]
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use crate::error::Error;
@@ -225,7 +227,7 @@ impl<T> Lock<T> {
         if self.word.swap(1, Ordering::Acquire) != 0 {
             self.wait();
         }
-        Guard { lock: self }
+        Guard { lock: self, _value: PhantomData }
     }
 
     #[inline(always)]
@@ -233,7 +235,7 @@ impl<T> Lock<T> {
         let free = self.word.swap(1, Ordering::Acquire) == 0;
         #[cfg(test)]
         LOCKS_TAKEN.set(LOCKS_TAKEN.get() + u64::from(free));
-        free.then(|| Guard { lock: self })
+        free.then(|| Guard { lock: self, _value: PhantomData })
     }
 
     #[cold]
@@ -276,6 +278,8 @@ impl<T> UnseenLock<T> {
 #[cfg(not(loom))]
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
+    /// As a `&mut T`, which is `Sync` only if `T` is.
+    _value: PhantomData<&'a mut T>,
 }
 
 #[cfg(not(loom))]

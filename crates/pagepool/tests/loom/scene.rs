@@ -48,12 +48,12 @@ pub fn scene(pages: usize, params: PoolParams) -> (Scene, Bound) {
 }
 
 impl Scene {
-    /// Every page is home once, and the pool is gone.
+    /// Every page has returned once, and the pool is gone.
     pub fn ended(&self, shutdown: &Shutdown) {
         let stats = self.handle.stats();
         assert_eq!(stats.hold, stats.release, "hold and release balance: {stats:?}");
         assert_eq!(self.memory.free(), self.pages, "the provider has every page back");
-        assert!(shutdown.is_complete(), "the last one home freed the pool");
+        assert!(shutdown.is_complete(), "the last return freed the pool");
         let at = self.handle.inflight();
         assert_eq!((at.total, at.cache, at.lanes, at.ring, at.frag, at.out), (0, 0, 0, 0, 0, 0));
     }

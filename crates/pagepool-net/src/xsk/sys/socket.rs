@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::prefetch;
 use super::ring::{Entries, Index, RingMemory};
-use crate::sys::socket::{done, open, option, set_option};
+use crate::sys::socket::{done, open, option, set_addresses, set_option};
 
 /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.17).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
@@ -73,8 +73,8 @@ pub(crate) struct Registration {
     pub(crate) software_checksum: bool,
 }
 
-/// Registers memory. The kernel pins and uses its pages, so this is sound for any address. What it may write,
-/// and when, depends on a fill ring, and on a transmit ring with requests for the time.
+/// Registers memory. The kernel pins its pages. What it may write, and when, depends on a fill ring, and on a
+/// transmit ring with requests for the time.
 pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()> {
     let flag = |on: bool, flag| if on { flag } else { 0 };
     let flags = flag(what.unaligned, libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG)
@@ -88,7 +88,8 @@ pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()>
         flags,
         tx_metadata_len: what.metadata,
     };
-    set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
+    // SAFETY: the kernel writes there only what a ring gives it.
+    unsafe { set_addresses(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration) }
 }
 
 /// Sets the size of a ring, a power of two.
