@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 struct AddressSearch {
     address: usize,
-    /// The file, empty for the program itself, and its load offset.
+    /// The file (for the program itself empty, with musl `/proc/self/exe`), and its load offset.
     found: Option<(PathBuf, usize)>,
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn program_place(behind: usize) -> String {
     // SAFETY: the callback gets `search`, which lives as long as this call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     let Some((mut path, moved)) = search.found else { return format!("{address:#x}") };
-    if path.as_os_str().is_empty() {
+    if path.as_os_str().is_empty() || path == Path::new("/proc/self/exe") {
         path = std::env::current_exe().unwrap_or_default();
     }
     let name = path.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
