@@ -110,7 +110,7 @@ impl Builder {
             fs::remove_dir_all(&work)?; // left by a run that was interrupted
         }
         fs::create_dir(&work)?;
-        let commit = || output_of(Command::new("git").args(["-C", ROOT, "log", "-1", "--format=%ct"]));
+        let commit = || line_of(Command::new("git").args(["-C", ROOT, "log", "-1", "--format=%ct"]));
         let time = env::var("SOURCE_DATE_EPOCH").or_else(|_| commit())?;
         Ok(Self { work, out, time: time.trim().to_owned() })
     }
@@ -164,7 +164,7 @@ impl Builder {
         for file in files_below(root)? {
             let name = root.join(&file);
             if file.contains("share/man/") || file.contains("/changelog") {
-                output_of(Command::new("gzip").args(["-9n"]).arg(&name))?;
+                line_of(Command::new("gzip").args(["-9n"]).arg(&name))?;
             }
         }
         let control = root.join("DEBIAN");
@@ -187,7 +187,7 @@ impl Builder {
     }
 
     fn changelog(&self) -> Result<String, Box<dyn Error>> {
-        let date = output_of(
+        let date = line_of(
             Command::new("date").args(["-u", "-R", "-d", &format!("@{}", self.time)]).env("LC_ALL", "C"),
         )?;
         Ok(format!(
@@ -247,15 +247,20 @@ impl Builder {
         let mut tar = Command::new("tar");
         tar.arg("-C").arg(&staged).args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"]);
         tar.arg(format!("--mtime=@{}", self.time)).args(["--use-compress-program=gzip -9n", "-cf"]);
-        output_of(tar.arg(&file).arg(&name))?;
+        line_of(tar.arg(&file).arg(&name))?;
         println!("{}", file.display());
         Ok(())
     }
 }
 
+/// Runs a program that must succeed; returns its standard output without the last newline.
+fn line_of(command: &mut Command) -> Result<String, String> {
+    output_of(command).map(|text| text.trim().to_owned())
+}
+
 /// Runs a program of Debian's dpkg-dev; returns its standard output.
 fn dpkg(command: &mut Command) -> Result<String, Box<dyn Error>> {
-    output_of(command).map_err(|error| {
+    line_of(command).map_err(|error| {
         format!(
             "{error}. The format deb requires Debian's dpkg-dev: apt-get install dpkg-dev, or FORMATS=tar"
         )
@@ -264,7 +269,7 @@ fn dpkg(command: &mut Command) -> Result<String, Box<dyn Error>> {
 }
 
 fn strip(file: &Path, what: &str) -> Result<(), Box<dyn Error>> {
-    output_of(
+    line_of(
         Command::new("strip")
             .arg(what)
             .args(["--remove-section=.comment", "--remove-section=.note"])
@@ -333,7 +338,7 @@ fn checksums(root: &Path) -> Result<String, Box<dyn Error>> {
     let mut text = String::new();
     for file in files_below(root)?.iter().filter(|file| !file.starts_with("DEBIAN/")) {
         if fs::symlink_metadata(root.join(file))?.is_file() {
-            text += &output_of(Command::new("md5sum").arg(file).current_dir(root))?;
+            text += &line_of(Command::new("md5sum").arg(file).current_dir(root))?;
             text += "\n";
         }
     }
