@@ -292,6 +292,7 @@ fn threads_share_queues_and_each_pair_has_bounded_memory() {
 fn hugepages_hold_packets_or_the_error_names_the_number() {
     let name = "hugepages_hold_packets_or_the_error_names_the_number";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let _shared = pagepool_lab::share_huge_pages();
     let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let free: u64 = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     if free >= 32 {

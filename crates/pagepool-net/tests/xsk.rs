@@ -224,6 +224,7 @@ fn half_pages_carry_two_packets_a_page() {
 fn unaligned_chunks_over_huge_pages_begin_at_different_colours() {
     let huge = ArenaParams { max_bytes: 4 << 20, backing: Backing::Huge2M, ..Default::default() };
     let huge = ArenaParams { commit_all: true, on_missing_huge: OnMissingHuge::Fail, ..huge };
+    let _shared = pagepool_lab::share_huge_pages();
     let arena = match Arena::new(huge) {
         Ok(arena) => arena,
         Err(why) => return println!("SKIP coloured chunks over huge pages: {why}"),

@@ -92,6 +92,7 @@ fn suite_over(backing: Backing, tx_mode: TxMode, name: &str, mtu: usize, attach:
     if let Some(why) = veth::no_multi_buffer().filter(|_| umem.multi_buffer) {
         return println!("SKIP {name}: {why}");
     }
+    let _shared = (backing == Backing::Huge2M).then(pagepool_lab::share_huge_pages);
     if let Err(why) = arena(backing) {
         return println!("SKIP {name}: {why}");
     }

@@ -4,6 +4,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 fn bench(arguments: &[&str]) -> Output {
+    let _shared = pagepool_lab::share_huge_pages();
     let command = Command::new(env!("CARGO_BIN_EXE_pagepool-bench")).args(arguments).output();
     command.expect("the binary was built for this test")
 }

@@ -76,6 +76,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         "pagepool-lab",
         &[
             "sys",
+            "huge_pages",
             "skip",
             "tool",
             "temp_folder",

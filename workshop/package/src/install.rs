@@ -114,9 +114,9 @@ impl Installation {
             make_folder(folder)?;
         }
         let libraries = relink::relink(built, Path::new(ROOT), self.target.as_deref())?;
-        if let Some(shared) = libraries.shared {
+        if let Some(shared) = &libraries.shared {
             let versioned = format!("libpagepool.so.{VERSION}");
-            copy(&shared, &libdir.join(&versioned), 0o755)?;
+            copy(shared, &libdir.join(&versioned), 0o755)?;
             link(&versioned, &libdir.join(SONAME))?;
             link(SONAME, &libdir.join("libpagepool.so"))?;
         }

@@ -15,19 +15,31 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::tool::output_of;
 
+/// The libraries, in a folder that is removed with this value.
 pub struct Libraries {
+    folder: PathBuf,
     /// `None` for a target that has no shared libraries.
     pub shared: Option<PathBuf>,
     pub archive: PathBuf,
 }
 
+impl Drop for Libraries {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
 /// Relinks the archive in the folder `built`, for `target` if it is not this system. `source` has
 /// `symbols.txt` and `pagepool.map`.
 pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libraries, String> {
-    let folder = built.join("relinked");
+    // Installations may run beside each other.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = built.join(format!("relinked-{}-{number}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let symbols = source.join("symbols.txt");
@@ -53,7 +65,7 @@ pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libra
             built.join("libpagepool_c.a")
         }
     };
-    Ok(Libraries { shared, archive })
+    Ok(Libraries { folder, shared, archive })
 }
 
 /// A tool, by the variable that names it or by its usual name.
