@@ -6,8 +6,9 @@
 //! * [`cautions`] says which interfaces the machine or your SSH session depends on.
 //! * [`offload_faults`] names the offloads that falsify the packets that XDP sees, and the `ethtool -K` line
 //!   that turns them off; [`OffloadFault::hold_off`] turns them off until the value is dropped.
-//! * [`HeldFlowSpread`] makes a card spread flows over some of its queues only, [`Promiscuous`] makes it
-//!   receive all packets: until the value is dropped, or the process is killed.
+//! * [`HeldFlowSpread`] makes a NIC spread flows over some of its queues only, until the value is dropped; a
+//!   killed process restores nothing. [`Promiscuous`] makes it receive all packets, until the value is dropped
+//!   or the process is killed.
 //! * [`KernelPagePools`] lists the page pools of the kernel's drivers, [`XdpFeatures`] what drivers can do.
 //! * [`Namespace`] is a network namespace, held by a thread of this process; [`TwoHosts`] makes two of them,
 //!   each with a link whose other end is free for a forwarder, and [`TcpTransfer`] sends a checked stream of

@@ -1,5 +1,5 @@
 //! Two hosts in namespaces of the test's own, against the kernel: TCP between them, through a forwarder of
-//! ordinary sockets; and that nothing stays behind, whatever ends.
+//! ordinary sockets; and that nothing stays behind, whichever side ends.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 

@@ -183,8 +183,8 @@ impl PoolsModel {
 
     /// Checks the counters of a pool.
     pub fn check_stats(&self, pool: usize, seen: &Stats, when: &str) {
-        let told = named(&PREDICTED, &self.pools[pool].stats.fields());
-        assert_eq!(named(&PREDICTED, &seen.fields()), told, "counters of pool {pool} {when}");
+        let predicted = named(&PREDICTED, &self.pools[pool].stats.fields());
+        assert_eq!(named(&PREDICTED, &seen.fields()), predicted, "counters of pool {pool} {when}");
     }
 
     /// The predicted places of a pool's pages.
@@ -224,13 +224,17 @@ impl PoolsModel {
 
     /// Checks the counters of a pool's deferred queue.
     pub fn check_deferred_stats(&self, pool: usize, mut seen: DeferredStats, when: &str) {
-        let told = &self.pools[pool].deferred_stats;
+        let predicted = &self.pools[pool].deferred_stats;
         if self.pools[pool].ended {
             // Each method of a `Shutdown` polls.
-            (seen.polls, seen.skipped) = (told.polls, told.skipped);
+            (seen.polls, seen.skipped) = (predicted.polls, predicted.skipped);
         }
-        let told = named(&PREDICTED_DEFERRED, &told.fields());
-        assert_eq!(named(&PREDICTED_DEFERRED, &seen.fields()), told, "deferred queue of pool {pool} {when}");
+        let predicted = named(&PREDICTED_DEFERRED, &predicted.fields());
+        assert_eq!(
+            named(&PREDICTED_DEFERRED, &seen.fields()),
+            predicted,
+            "deferred queue of pool {pool} {when}"
+        );
     }
 
     /// Whether a pool has ended, everything has returned, and its deferred queue is empty.

@@ -200,10 +200,10 @@ impl OpRun {
                 self.model.poll_ended(pool, Who::Main);
             }
             self.model.check_stats(pool, &self.handles[pool].stats(), when);
-            let (seen, told) = (self.handles[pool].inflight(), self.model.inflight(pool));
-            assert_eq!(seen, told, "where the pages of pool {pool} are {when}");
+            let (seen, predicted) = (self.handles[pool].inflight(), self.model.inflight(pool));
+            assert_eq!(seen, predicted, "where the pages of pool {pool} are {when}");
             if let Some(holders) = self.handles[pool].holders() {
-                let held = told.out + told.frag + told.deferred;
+                let held = predicted.out + predicted.frag + predicted.deferred;
                 assert_eq!(holders.held, held, "pages of pool {pool} that somebody holds {when}");
             }
             self.model.check_deferred_stats(pool, self.handles[pool].deferred_stats(), when);
@@ -253,8 +253,8 @@ impl OpRun {
             buffer = real.defer(stranger, buffer, cookie).expect_err("the other pool's user");
         }
         let queued = real.defer(user, buffer, cookie);
-        let told = self.model.defer(out.pool, out.token, out.frag, cookie, busy);
-        assert_eq!(queued.is_ok(), told, "defer");
+        let predicted = self.model.defer(out.pool, out.token, out.frag, cookie, busy);
+        assert_eq!(queued.is_ok(), predicted, "defer");
         match queued {
             Err(buffer) => self.buffers.push(out.with(buffer)),
             Ok(()) if busy => {

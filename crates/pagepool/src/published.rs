@@ -1,5 +1,5 @@
-//! What readers of published files need of this crate, for `pagepool-watch` and `pagepool-link`. Not an API: any version may
-//! change it.
+//! What readers of published files need of this crate (`pagepool-watch`), and names made safe to print
+//! (`pagepool-link` as well). Not an API: any version may change it.
 //!
 //! Why    a reader checks the layout that the publisher writes (`docs/published-file.md`): the two must have
 //!        one definition, and only this crate can have it.

@@ -1,5 +1,5 @@
-//! Pages that a device has: found again once, by their numbers, whatever it names; and packets that return
-//! together.
+//! Pages that a device has: found again once, by their numbers, even if it names wrong ones; and packets that
+//! return together.
 
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceTable, PageBuf, PageIdx, Pool, PoolParams, XdpBuff, put_bulk,

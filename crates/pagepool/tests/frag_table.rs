@@ -1,4 +1,4 @@
-//! Fragments that a device has: found again once, by where they lie, whatever it names; runs of them; and
+//! Fragments that a device has: found again once, by where they lie, even if it names wrong ones; runs of them; and
 //! bursts that return together, on this thread or another.
 
 use pagepool::{

@@ -55,6 +55,12 @@ pub struct Installation {
 }
 
 impl Installation {
+    /// The libraries and what goes with them, below a folder that stands for `/`.
+    pub fn of_library(destdir: PathBuf, prefix: &str) -> Self {
+        let libdir = Path::new(prefix).join("lib");
+        Self { parts: "library".into(), destdir, prefix: prefix.into(), libdir, target: None }
+    }
+
     /// Reads the settings of `pagepool-install`.
     ///
     /// # Errors

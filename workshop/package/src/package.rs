@@ -118,14 +118,8 @@ impl Builder {
     /// Installs into a new folder; returns it.
     fn staged(&self, name: &str, prefix: &str, libdir: &str) -> Result<PathBuf, Box<dyn Error>> {
         let at = self.work.join(name);
-        Installation {
-            parts: "library,command".into(),
-            destdir: at.clone(),
-            prefix: prefix.into(),
-            libdir: libdir.into(),
-            target: None,
-        }
-        .run()?;
+        let library = Installation::of_library(at.clone(), prefix);
+        Installation { parts: "library,command".into(), libdir: libdir.into(), ..library }.run()?;
         Ok(at)
     }
 

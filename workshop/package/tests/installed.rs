@@ -13,13 +13,7 @@ pub fn prefix() -> &'static Path {
         let destdir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed-package");
         let _ = fs::remove_dir_all(&destdir);
         let prefix = destdir.join("opt/pagepool");
-        let installation = Installation {
-            parts: "library".into(),
-            destdir,
-            prefix: "/opt/pagepool".into(),
-            libdir: "/opt/pagepool/lib".into(),
-            target: None,
-        };
+        let installation = Installation::of_library(destdir, "/opt/pagepool");
         installation.run().expect("the library can be installed");
         prefix
     })

@@ -24,7 +24,7 @@ pub fn refused(arguments: &[&str], output: &Output) {
     assert!(said.ends_with(why), "{arguments:?}: {said}");
 }
 
-/// Whoever read it went: it ends without a word, and with one of these statuses.
+/// The reader of its output exited: it ends silently, with one of these statuses.
 pub fn left(arguments: &[&str], output: &Output, statuses: &[i32]) {
     assert_eq!(text(&output.stderr), "", "{arguments:?}");
     let status = output.status.code().expect("no signal ends it");

@@ -12,7 +12,7 @@ use super::rig::{Rig, bytes_of, number_of, packet};
 /// Checks a device against the rules of [`Device`](pagepool_net::Device); panics with the rule that it breaks.
 /// `make` returns a fresh rig each time.
 ///
-/// Whatever [`Allowed`](crate::Allowed) forbids is checked exactly. A device that may lose, repeat or delay
+/// What [`Allowed`](crate::Allowed) forbids is checked exactly. A device that may lose, repeat or delay
 /// packets must lose no buffer and count right.
 ///
 /// ```

@@ -30,9 +30,9 @@ impl OpRun {
 
     pub(super) fn alloc_page(&mut self, pool: usize) {
         let Some(real) = &self.pools[pool] else { return };
-        let (seen, told) = (real.alloc_page(), self.model.alloc_page(pool));
-        assert_eq!(seen.is_some(), told.is_some(), "alloc_page");
-        if let Some((buffer, token)) = seen.zip(told) {
+        let (seen, predicted) = (real.alloc_page(), self.model.alloc_page(pool));
+        assert_eq!(seen.is_some(), predicted.is_some(), "alloc_page");
+        if let Some((buffer, token)) = seen.zip(predicted) {
             assert_eq!((buffer.offset(), buffer.len()), (0, self.model.page_size()));
             self.handed_out(pool, token, buffer);
         }
@@ -42,9 +42,9 @@ impl OpRun {
         let Some(real) = &self.pools[pool] else { return };
         let mut buffers = Vec::with_capacity(n);
         let got = real.alloc_bulk(&mut buffers, n);
-        let told = self.model.alloc_bulk(pool, n);
-        assert_eq!((got, buffers.len()), (told.len(), told.len()), "alloc_bulk");
-        for (buffer, token) in buffers.into_iter().zip(told) {
+        let predicted = self.model.alloc_bulk(pool, n);
+        assert_eq!((got, buffers.len()), (predicted.len(), predicted.len()), "alloc_bulk");
+        for (buffer, token) in buffers.into_iter().zip(predicted) {
             self.handed_out(pool, token, buffer);
         }
     }
@@ -52,10 +52,10 @@ impl OpRun {
     pub(super) fn alloc_batch(&mut self, pool: usize, n: usize) {
         let Some(real) = &self.pools[pool] else { return };
         let mut batch = real.alloc_batch(n);
-        let told = self.model.alloc_bulk(pool, n);
-        assert_eq!(batch.len(), told.len(), "alloc_batch");
+        let predicted = self.model.alloc_bulk(pool, n);
+        assert_eq!(batch.len(), predicted.len(), "alloc_batch");
         let mut stamped = Vec::new();
-        for (at, token) in told.into_iter().enumerate() {
+        for (at, token) in predicted.into_iter().enumerate() {
             self.is_page(token, batch.page(at).expect("within its length"));
             self.stamps += 1;
             if let Some(word) = batch.bytes_mut(at).and_then(|bytes| bytes.first_chunk_mut()) {
@@ -77,8 +77,8 @@ impl OpRun {
     pub(super) fn alloc_frag(&mut self, pool: usize, size: u8) {
         let size = self.size(size);
         let Some(real) = &self.pools[pool] else { return };
-        let (seen, told) = (real.alloc_frag(size), self.model.alloc_frag(pool, size));
-        self.frag_or_page(pool, seen, told);
+        let (seen, predicted) = (real.alloc_frag(size), self.model.alloc_frag(pool, size));
+        self.frag_or_page(pool, seen, predicted);
     }
 
     pub(super) fn alloc_frags(&mut self, which: u8, amount: u8) {
@@ -95,9 +95,9 @@ impl OpRun {
         }
         let mut buffers = buffers.into_iter();
         for _ in 0..n {
-            let (seen, told) = (buffers.next(), self.model.alloc_frag(pool, size));
-            let failed = told.is_none();
-            self.frag_or_page(pool, seen, told);
+            let (seen, predicted) = (buffers.next(), self.model.alloc_frag(pool, size));
+            let failed = predicted.is_none();
+            self.frag_or_page(pool, seen, predicted);
             if failed {
                 break;
             }
@@ -110,14 +110,19 @@ impl OpRun {
             return self.alloc_frag(pool, 0);
         }
         let Some(real) = &self.pools[pool] else { return };
-        let (seen, told) = (real.alloc(size), self.model.alloc(pool, size));
-        self.frag_or_page(pool, seen, told);
+        let (seen, predicted) = (real.alloc(size), self.model.alloc(pool, size));
+        self.frag_or_page(pool, seen, predicted);
     }
 
-    fn frag_or_page(&mut self, pool: usize, seen: Option<PageBuf>, told: Option<(PageToken, usize, usize)>) {
+    fn frag_or_page(
+        &mut self,
+        pool: usize,
+        seen: Option<PageBuf>,
+        predicted: Option<(PageToken, usize, usize)>,
+    ) {
         let shape = seen.as_ref().map(|buffer| (buffer.offset(), buffer.len()));
-        assert_eq!(shape, told.map(|(_, offset, len)| (offset, len)), "offset and true size");
-        if let Some((buffer, (token, ..))) = seen.zip(told) {
+        assert_eq!(shape, predicted.map(|(_, offset, len)| (offset, len)), "offset and true size");
+        if let Some((buffer, (token, ..))) = seen.zip(predicted) {
             self.handed_out(pool, token, buffer);
         }
     }

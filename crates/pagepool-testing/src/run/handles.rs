@@ -38,15 +38,15 @@ impl OpRun {
     pub(super) fn try_unique(&mut self, at: u8) {
         let Some(out) = Self::pick(&mut self.shared, at) else { return };
         let (shared, mut out) = out.apart();
-        let told = self.model.try_unique(out.pool, out.token, out.frag);
+        let predicted = self.model.try_unique(out.pool, out.token, out.frag);
         match shared.try_unique() {
             Ok(buffer) => {
-                assert!(told, "another holder can read it");
+                assert!(predicted, "another holder can read it");
                 out.special = !out.frag;
                 self.buffers.push(out.with(buffer));
             }
             Err(shared) => {
-                assert!(!told, "nobody else can read it");
+                assert!(!predicted, "nobody else can read it");
                 self.shared.push(out.with(shared));
             }
         }
@@ -141,9 +141,9 @@ impl OpRun {
         let Some(real) = &self.pools[pool] else { return };
         let mut addrs = vec![DeviceAddr(0); n];
         let got = real.alloc_addr_bulk(&mut addrs).expect("the area is mapped");
-        let told: Vec<_> = (0..n).map_while(|_| self.model.alloc_page(pool)).collect();
-        assert_eq!(got, told.len(), "alloc_addr_bulk");
-        for (&addr, token) in addrs.iter().zip(told) {
+        let predicted: Vec<_> = (0..n).map_while(|_| self.model.alloc_page(pool)).collect();
+        assert_eq!(got, predicted.len(), "alloc_addr_bulk");
+        for (&addr, token) in addrs.iter().zip(predicted) {
             let mut buffer = self.handles[pool].from_raw(addr).expect("it is out in raw form");
             self.is_page(token, buffer.page());
             self.stamps += 1;

@@ -19,41 +19,49 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::tool::output_of;
 
-/// The libraries, in a folder that is removed with this value.
+/// The libraries. Those in the folder go with it.
 pub struct Libraries {
-    folder: PathBuf,
+    _folder: Folder,
     /// `None` for a target that has no shared libraries.
     pub shared: Option<PathBuf>,
     pub archive: PathBuf,
 }
 
-impl Drop for Libraries {
+/// A folder of one installation, beside which others may run. Its drop removes it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(built: &Path) -> Result<Self, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = built.join(format!("relinked-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// Relinks the archive in the folder `built`, for `target` if it is not this system. `source` has
 /// `symbols.txt` and `pagepool.map`.
 pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libraries, String> {
-    // Installations may run beside each other.
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = built.join(format!("relinked-{}-{number}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let folder = Folder::new(built)?;
     let symbols = source.join("symbols.txt");
-    let all = folder.join("all.o");
+    let all = folder.0.join("all.o");
     let musl = target.filter(|target| target.ends_with("-musl"));
     let unwinder = musl.map(unwinder_of).transpose()?;
     one_object(&built.join("libpagepool_c.a"), unwinder.as_deref(), &symbols, &all)?;
-    let shared = folder.join("libpagepool.so");
+    let shared = folder.0.join("libpagepool.so");
     if musl.is_none() {
         link_shared(&all, &source.join("pagepool.map"), &shared)?;
     }
     let shared = musl.is_none().then_some(shared);
-    let archive = folder.join("libpagepool.a");
-    let archive = match hide(&all, &symbols, &folder.join("pagepool.o"), &archive) {
+    let archive = folder.0.join("libpagepool.a");
+    let archive = match hide(&all, &symbols, &folder.0.join("pagepool.o"), &archive) {
         Ok(()) => archive,
         Err(why) if musl.is_some() => return Err(why),
         Err(why) => {
@@ -65,7 +73,7 @@ pub fn relink(built: &Path, source: &Path, target: Option<&str>) -> Result<Libra
             built.join("libpagepool_c.a")
         }
     };
-    Ok(Libraries { folder, shared, archive })
+    Ok(Libraries { _folder: folder, shared, archive })
 }
 
 /// A tool, by the variable that names it or by its usual name.
