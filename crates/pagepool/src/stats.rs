@@ -1,7 +1,6 @@
 //! The counters, declared only here.
 //!
-//! What   Linux's eleven counters under Linux's names, allocation failures, and the two whose difference is
-//!        in flight: hold and release. Separately, the counters of a deferred queue.
+//! What   a pool's counters: Linux's under Linux's names, and our own. Separately, those of a deferred queue.
 //! Who    a [`Counters`] has one writer at a time (the owner, or the holder of the return lock). Any thread
 //!        may read at any time. So counting is a plain add, and reading costs the owner nothing (note 0003).
 //!        To add a counter, add its name, meaning and "If it rises:" at the end of `for_each_pool_counter`
