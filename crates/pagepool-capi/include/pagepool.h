@@ -24,7 +24,7 @@
  *   Thread     who may call the function: "owner", "any", or the thread that holds the buffer
  *   Ownership  which handles and memory belong to whom afterwards
  *   Errors     when it fails
- *   Cost       what a call takes
+ *   Cost       what a call takes; docs/c-api.md lists times
  *   Linux      the corresponding function or field there
  */
 
@@ -659,7 +659,7 @@ struct pagepool_stats {
     uint64_t recycle_cached;
     /**
      * Allocations that took pages from the provider (the arena), up to `refill` pages each. If it rises:
-     * normal during warm-up. Later, pages are lost, held for longer, or waived; `inflight` shows where they
+     * normal during warm-up. Later, pages are lost, held for longer, or waived. `inflight` shows where they
      * are.
      */
     uint64_t alloc_slow;
@@ -753,7 +753,7 @@ struct pagepool_deferred_stats {
      */
     uint64_t skipped;
     /**
-     * Buffers that left the queue while still in use. The page leaves the pool; its memory is freed when the
+     * Buffers that left the queue while still in use. The page leaves the pool. Its memory is freed when the
      * reader is done. If it rises: a reader is slow, which is normal with `on_busy = OnBusy::Release`.
      */
     uint64_t released;
@@ -1016,8 +1016,8 @@ int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
  * Ownership: the handle ends.
  * Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
  *     Nothing changes then.
- * Cost: on the owner's thread about fifteen instructions. No atomic operation if one thread, owner or not,
- *     returns all buffers of the pool; otherwise one compare-and-swap.
+ * Cost: no atomic operation if one thread, owner or not, returns all buffers of the pool; otherwise one
+ *     compare-and-swap.
  */
 int pagepool_buf_put(struct pagepool_buf *buf);
 
@@ -1060,7 +1060,7 @@ int pagepool_recycle_direct(struct pagepool *pool, struct pagepool_buf *buf);
  *
  * Thread: the one that holds the buffer.
  * Ownership: the bytes are the caller's until the buffer is returned.
- * Cost: a lookup; for a whole page, on the owner's thread, about sixteen instructions without a call.
+ * Cost: a lookup; for a whole page, on the owner's thread, without a call.
  */
 void *pagepool_buf_data(struct pagepool_buf *buf);
 
@@ -1154,9 +1154,9 @@ int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t
  * Ownership: every handle ends. The array stays the caller's and is unchanged.
  * Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
  *     array.
- * Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool, and about ten
- *     instructions per page. On other threads one bulk of messages for up to 64. No atomic operation if one
- *     thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
+ * Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool. On other
+ *     threads one bulk of messages for up to 64. No atomic operation if one thread returns all buffers of
+ *     the pool; otherwise one compare-and-swap per buffer.
  */
 int pagepool_buf_put_bulk(struct pagepool_buf *const *bufs, size_t n);
 
@@ -1233,7 +1233,7 @@ int pagepool_buf_into_raw(struct pagepool_buf *buf, struct pagepool_raw *raw);
  *     elements of `addrs` are unchanged.
  * Errors: fewer than `n`: no page (-ENOMEM), a pool without domains or whose device was removed
  *     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error says which.
- * Cost: a lookup; in bulk about eight instructions per page from the cache, and no atomic operation.
+ * Cost: a lookup; from the cache no atomic operation.
  */
 size_t pagepool_alloc_addr_bulk(struct pagepool *pool, uint64_t *addrs, size_t n);
 
@@ -1271,7 +1271,7 @@ int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
  * Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
  *     array.
  * Cost: a lookup, on other threads than the owner's also a lock, once per call. Per address as
- *     pagepool_put_addr without these: about ten instructions for a whole page.
+ *     pagepool_put_addr without these.
  */
 int pagepool_put_addr_bulk(struct pagepool *pool, const uint64_t *addrs, size_t n);
 
@@ -1556,7 +1556,7 @@ int pagepool_unbind(struct pagepool *pool);
  * Ownership: the buffer is the caller's until it is returned.
  * Errors: NULL if no page is left (-ENOMEM, counted in `alloc_failed`), on another thread (-EPERM), or for a
  *     bad handle (-EINVAL, -ESTALE).
- * Cost: from the cache about ten instructions and no atomic operation; otherwise a refill of up to 64 pages.
+ * Cost: from the cache no atomic operation; otherwise a refill of up to 64 pages.
  */
 struct pagepool_buf *pagepool_alloc_page(struct pagepool *pool);
 
@@ -1570,8 +1570,7 @@ struct pagepool_buf *pagepool_alloc_page(struct pagepool *pool);
  * Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left or no memory for the
  *     table (-ENOMEM), if all pools together have 268,435,456 pages and fragments, the limit (-ENOSPC), on
  *     another thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
- * Cost: about forty instructions and no atomic operation; if fragments are returned on other threads, a lock
- *     per 64 of them.
+ * Cost: no atomic operation; if fragments are returned on other threads, a lock per 64 of them.
  */
 struct pagepool_buf *pagepool_alloc_frag(struct pagepool *pool, size_t size);
 
@@ -1594,8 +1593,8 @@ struct pagepool_buf *pagepool_alloc(struct pagepool *pool, size_t *size);
  * Thread: owner.
  * Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
  * Errors: fewer than `n`, for one of the reasons of pagepool_alloc_page; pagepool_last_error says which.
- * Cost: one check of pool and owner for up to 64 pages; about eight instructions per page from the cache,
- *     and no atomic operation. A refill as for pagepool_alloc_page.
+ * Cost: one check of pool and owner for up to 64 pages; from the cache no atomic operation. A refill as for
+ *     pagepool_alloc_page.
  */
 size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, size_t n);
 
@@ -1607,7 +1606,7 @@ size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, si
  * Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is
  *     returned. The arrays must not overlap.
  * Errors: as for pagepool_alloc_bulk; also 0 for memory that the CPU cannot read (-EOPNOTSUPP).
- * Cost: pagepool_alloc_bulk, and about three instructions per page.
+ * Cost: as pagepool_alloc_bulk, and the address of each page.
  */
 size_t pagepool_alloc_bulk_data(struct pagepool *pool, struct pagepool_buf **bufs, void **data, size_t n);
 
@@ -1680,7 +1679,7 @@ void *pagepool_base(struct pagepool *pool, uint64_t *bytes);
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
- * Cost: about 15 ns per returned page.
+ * Cost: proportional to the pages returned.
  */
 int64_t pagepool_shrink(struct pagepool *pool, size_t keep);
 

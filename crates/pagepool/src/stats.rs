@@ -57,7 +57,7 @@ macro_rules! for_each_pool_counter {
                 recycle_cached,
                 /// Allocations that took pages from the provider (the arena), up to `refill` pages each.
                 ///
-                /// If it rises: normal during warm-up. Later, pages are lost, held for longer, or waived;
+                /// If it rises: normal during warm-up. Later, pages are lost, held for longer, or waived.
                 /// `inflight` shows where they are.
                 alloc_slow,
                 /// Pages of an order above 0 that came from the provider (the arena).
@@ -147,7 +147,7 @@ macro_rules! for_each_deferred_counter {
                 ///
                 /// If it rises: normal with `on_busy = OnBusy::Skip`.
                 skipped,
-                /// Buffers that left the queue while still in use. The page leaves the pool; its memory is
+                /// Buffers that left the queue while still in use. The page leaves the pool. Its memory is
                 /// freed when the reader is done.
                 ///
                 /// If it rises: a reader is slow, which is normal with `on_busy = OnBusy::Release`.

@@ -27,8 +27,8 @@ use crate::handles::token::Token;
 /// Ownership: the handle ends.
 /// Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
 ///     Nothing changes then.
-/// Cost: on the owner's thread about fifteen instructions. No atomic operation if one thread, owner or not,
-///     returns all buffers of the pool; otherwise one compare-and-swap.
+/// Cost: no atomic operation if one thread, owner or not, returns all buffers of the pool; otherwise one
+///     compare-and-swap.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
@@ -106,7 +106,7 @@ pub(crate) fn address(at: Option<*mut u8>) -> CallResult<*mut c_void> {
 ///
 /// Thread: the one that holds the buffer.
 /// Ownership: the bytes are the caller's until the buffer is returned.
-/// Cost: a lookup; for a whole page, on the owner's thread, about sixteen instructions without a call.
+/// Cost: a lookup; for a whole page, on the owner's thread, without a call.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
     value_or(null_mut(), || read(Token::of(buf), |buf| address(buf.as_ptr()))?)

@@ -26,7 +26,7 @@ counters! {
     /// Packets lost because their length was 0, or because they ended beyond their buffer or in their pool's
     /// tailroom.
     ///
-    /// If it rises: the device is faulty, or the pool's `tailroom` is too large; see `check_pool`.
+    /// If it rises: the device is faulty, or the pool's `tailroom` is too large. See `check_pool`.
     rx_bad_length,
     /// Buffers that the device reported although it did not have them.
     ///
@@ -73,7 +73,7 @@ counters! {
     /// the other end of a veth had no room. Counted only in copy mode: drivers with zero copy do not report
     /// it.
     ///
-    /// If it rises: the receiver is too slow, or a qdisc limits the rate; see `tc -s qdisc`.
+    /// If it rises: the receiver is too slow, or a qdisc limits the rate. See `tc -s qdisc`.
     tx_dropped,
     /// Completions of buffers that were not being sent.
     ///

@@ -20,9 +20,9 @@ use crate::handles::token::Token;
 /// Ownership: every handle ends. The array stays the caller's and is unchanged.
 /// Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
 ///     array.
-/// Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool, and about ten
-///     instructions per page. On other threads one bulk of messages for up to 64. No atomic operation if one
-///     thread returns all buffers of the pool; otherwise one compare-and-swap per buffer.
+/// Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool. On other
+///     threads one bulk of messages for up to 64. No atomic operation if one thread returns all buffers of
+///     the pool; otherwise one compare-and-swap per buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles; a handle is a token.

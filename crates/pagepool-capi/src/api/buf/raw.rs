@@ -66,7 +66,7 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
 ///     elements of `addrs` are unchanged.
 /// Errors: fewer than `n`: no page (-ENOMEM), a pool without domains or whose device was removed
 ///     (-EOPNOTSUPP), another thread (-EPERM), a bad handle. pagepool_last_error says which.
-/// Cost: a lookup; in bulk about eight instructions per page from the cache, and no atomic operation.
+/// Cost: a lookup; from the cache no atomic operation.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
@@ -238,7 +238,7 @@ fn put_addr_slow(pool: Token, addr: DeviceAddr) -> c_int {
 /// Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
 ///     array.
 /// Cost: a lookup, on other threads than the owner's also a lock, once per call. Per address as
-///     pagepool_put_addr without these: about ten instructions for a whole page.
+///     pagepool_put_addr without these.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
     if n == 1 && !addrs.is_null() {

@@ -29,7 +29,7 @@ pub(crate) const EXHAUSTED: CallError = CallError::fixed(
 /// Ownership: the buffer is the caller's until it is returned.
 /// Errors: NULL if no page is left (-ENOMEM, counted in `alloc_failed`), on another thread (-EPERM), or for a
 ///     bad handle (-EINVAL, -ESTALE).
-/// Cost: from the cache about ten instructions and no atomic operation; otherwise a refill of up to 64 pages.
+/// Cost: from the cache no atomic operation; otherwise a refill of up to 64 pages.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
@@ -67,8 +67,7 @@ fn alloc_by(pool: Token, alloc: impl FnOnce(&OwnerCall<'_>) -> CallResult<Token>
 /// Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left or no memory for the
 ///     table (-ENOMEM), if all pools together have 268,435,456 pages and fragments, the limit (-ENOSPC), on
 ///     another thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
-/// Cost: about forty instructions and no atomic operation; if fragments are returned on other threads, a lock
-///     per 64 of them.
+/// Cost: no atomic operation; if fragments are returned on other threads, a lock per 64 of them.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mut BufHandle {
@@ -132,8 +131,8 @@ fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
 /// Thread: owner.
 /// Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
 /// Errors: fewer than `n`, for one of the reasons of pagepool_alloc_page; pagepool_last_error says which.
-/// Cost: one check of pool and owner for up to 64 pages; about eight instructions per page from the cache,
-///     and no atomic operation. A refill as for pagepool_alloc_page.
+/// Cost: one check of pool and owner for up to 64 pages; from the cache no atomic operation. A refill as for
+///     pagepool_alloc_page.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_bulk(
@@ -164,7 +163,7 @@ unsafe extern "C" fn alloc_bulk(
 /// Ownership: as for pagepool_alloc_bulk. The bytes at `data[i]` are the caller's until `bufs[i]` is
 ///     returned. The arrays must not overlap.
 /// Errors: as for pagepool_alloc_bulk; also 0 for memory that the CPU cannot read (-EOPNOTSUPP).
-/// Cost: pagepool_alloc_bulk, and about three instructions per page.
+/// Cost: as pagepool_alloc_bulk, and the address of each page.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub unsafe extern "C" fn pagepool_alloc_bulk_data(

@@ -17,7 +17,7 @@ use crate::handles::token::Token;
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
-/// Cost: about 15 ns per returned page.
+/// Cost: proportional to the pages returned.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shrink(pool: *mut PoolHandle, keep: usize) -> i64 {
     number(|| enter(Token::of(pool), |owned| Ok(owned.bound.shrink(keep) as i64)))
