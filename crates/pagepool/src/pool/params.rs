@@ -112,7 +112,7 @@ pub enum OnBusy {
 /// [publishes](crate::publish), even after a kill. Includes [`tagging`](PoolParams::tagging).
 ///
 /// Costs 24 bytes per page of the area and up to 56 KiB, 128 KiB more with stacks. Each allocation and each
-/// return takes the slow path. [`Off`](Self::Off) costs nothing.
+/// return takes the slow path. [`Off`](Self::Off) costs nothing on the fast paths.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Holders, Pool, PoolParams};
