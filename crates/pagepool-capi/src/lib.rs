@@ -1,10 +1,10 @@
-//! The C interface of pagepool: `libpagepool` and `pagepool.h`. Users read the header and `docs/c-api.md`;
-//! this text is for maintainers.
+//! The C interface of pagepool: `libpagepool` and `pagepool.h`. Users read the header and `docs/c-api.md`.
+//! This text is for maintainers.
 //!
 //! What   a handle is a token, never an address (`handles::token`). It is looked up in tables that are never
 //!        freed (`directory`, `view`, `table`), so a stale or invented token, or one of another kind, fails
 //!        in every build, and nothing changes.
-//! Who    the comment of each function names its thread; an owner's call on another thread fails with
+//! Who    the comment of each function names its thread. An owner's call on another thread fails with
 //!        `EPERM`.
 //! Errors a negative errno or NULL, and a text kept for the thread (`error`). Nothing unwinds into C.
 

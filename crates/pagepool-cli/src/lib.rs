@@ -2,8 +2,8 @@
 //! shows what other processes publish of their pools.
 //!
 //! `cargo install pagepool-cli --features full` installs it. The library is not an API: programs use the
-//! crates `pagepool` and `pagepool-net`. The command calls it, and so do the programs in the folder
-//! `workshop` of the repository, which measure and test the page pool with parts of the command.
+//! crates `pagepool` and `pagepool-net`. Only the command and the programs in the repository's folder
+//! `workshop` call it.
 //!
 //! # Features
 //!

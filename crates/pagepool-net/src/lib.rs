@@ -3,7 +3,7 @@
 //!
 //! # A first program
 //!
-//! It prints the sender of each packet that one queue of an interface receives, and drops the packet:
+//! This prints the sender of each packet that one queue of an interface receives, and drops the packet:
 //!
 //! ```no_run
 //! use pagepool_net::{Action, Forwarder, XskDevice};
@@ -20,8 +20,8 @@
 //! }
 //! ```
 //!
-//! It needs root, or the capabilities that its error names. While it runs, the kernel sees no packet of that
-//! queue: no ARP, no ssh. Try it between two network namespaces, or take only some of the packets
+//! It requires root, or the capabilities that its error names. While it runs, the kernel sees no packet of
+//! that queue: no ARP, no ssh. Try it between two network namespaces, or take only some of the packets
 //! ([`Redirect::attach_udp_port`]).
 //!
 //! # Next steps
@@ -33,9 +33,9 @@
 //! | take packets that match an expression | [`Redirect::steer`] with a [`Match`] |
 //! | forward between interfaces | [`open_devices`], [`Action::Redirect`] |
 //! | hand packets to other threads, and take answers | [`handoff`], [`Forwarder::add_remote`] |
-//! | await packets in tasks: tokio, epoll | [`HandoffRx::arm`]; with the loop itself [`Forwarder::arm`] |
+//! | await packets in tasks: tokio, epoll | [`HandoffRx::arm`], with the loop itself [`Forwarder::arm`] |
 //! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
-//! | show it in `pagepool top`, `doctor` | [`pagepool::publish`]; in your own loop [`PublishedDevice`] |
+//! | show it in `pagepool top`, `doctor` | [`pagepool::publish`], in your own loop [`PublishedDevice`] |
 //! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
 //!
 //! The crate's examples `receive`, `udp_echo` and `workers` do some of this: `cargo build -p pagepool-net
@@ -46,10 +46,10 @@
 //!
 //! # Devices
 //!
-//! A [`Device`] is one receive and one transmit queue of an interface. It takes its buffers from a pool, and
-//! receives into and sends the pool's pages: devices that reach the same memory exchange packets without a
-//! copy. A [`Forwarder`] polls devices, and a [`PacketHandler`] decides about each packet, with the actions
-//! of XDP. Here two in-memory NICs exchange packets:
+//! A [`Device`] is one receive and one transmit queue of an interface. It takes its buffers from a pool.
+//! Devices that reach the same memory exchange packets without a copy. A [`Forwarder`] polls devices, and a
+//! [`PacketHandler`] decides about each packet, with the actions of XDP. Here two in-memory NICs exchange
+//! packets:
 //!
 //! ```
 //! use pagepool::{Arena, ArenaParams, Pool, PoolParams};

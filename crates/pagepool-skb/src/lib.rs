@@ -29,7 +29,7 @@
 //! | to | use |
 //! |---|---|
 //! | make a packet | [`SkBuff::from_buff`], [`SkBuff::from_frame`], [`SkBuff::with_capacity`] |
-//! | limit how many there are | [`SkbCache`] |
+//! | limit the number of packets | [`SkbCache`] |
 //! | add memory | [`SkBuff::add_frag`] with an [`SkbMemory`]; borrowed: [`SkbMemory::owned`] |
 //! | write headers | [`SkBuff::push`], [`SkBuff::put`], [`SkBuff::cow_head`] |
 //! | consume data | [`SkBuff::pull`], [`SkBuff::trim`], [`SkBuff::make_linear`], [`SkBuff::copy_bits`] |
@@ -50,20 +50,20 @@
 //! 2. The stack moves the ends of the head and consumes fragments from the front. A consumed fragment returns
 //!    at once.
 //! 3. `clone` counts one more reference to the block, and marks its fragments as shared. From then on nothing
-//!    that the clones share changes: `push` and `put` refuse, and a packet whose fragments shall change first
-//!    gets a block of its own, with a copy of the head's bytes and a reference to each fragment.
+//!    that the clones share changes: `push` and `put` fail. Before a packet's fragments change, it gets its
+//!    own block, with a copy of the head's bytes and a reference to each fragment.
 //! 4. A reference to a fragment of a shared block is a `SharedBuf`: one atomic operation in the page's record
-//!    (for borrowed memory, in the count of its `SkbOwner`). The block's own handles are plain. Because of
-//!    the mark, the last thread with the block makes them shared before it drops them: each handle is dropped
-//!    as it was counted, in any order.
-//! 5. `try_coalesce` moves the fragments of an uncloned packet, and its head if that lies in a pool's buffer;
-//!    of a cloned packet it takes references. The rules are Linux's.
+//!    (for borrowed memory, in the count of its `SkbOwner`). The block's own handles are plain. If they are
+//!    marked, the thread with the last reference makes them shared before it drops them, so each is dropped
+//!    as it was counted.
+//! 5. `try_coalesce` moves the fragments of an uncloned packet, and its head if that lies in a pool's buffer.
+//!    Of a cloned packet it takes references. The rules are Linux's.
 //! 6. The last clone returns every buffer, on any thread, and puts the block back.
-//! 7. The last handle of an `SkbCache` closes it; the last block put back frees its memory (see `cache.rs`).
-//!    A packet holds no count of the cache.
+//! 7. The last handle of an `SkbCache` closes it. The last block put back frees its memory (see `cache.rs`).
+//!    Packets take no reference to the cache.
 //!
 //! The files, lowest first: `frag` and `frags` are the fragments, `block` is what clones share, `cache` has
-//! the blocks, `block_ref` counts references to one. Only these have unsafe code; their SAFETY comments cite
+//! the blocks, `block_ref` counts references to one. Only these have unsafe code. Their SAFETY comments cite
 //! the invariants of `ARCHITECTURE.md` by number. `sk_buff` is the packet. On top, `head` makes room at its
 //! ends, `pull` cuts them, `split` divides a packet, `coalesce` merges two, `read` copies bytes out, `bytes`
 //! turns packets into `Bytes`.

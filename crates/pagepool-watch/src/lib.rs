@@ -2,8 +2,8 @@
 //! it.
 //!
 //! A process that calls [`pagepool::publish`] shows its pools in a file. This crate reads the files of all
-//! processes of a user. It takes nothing from a running process, and a killed one still shows its last state.
-//! Files are read, never mapped, and every offset in them is checked: a damaged file gives an error.
+//! processes of a user. Reading does not disturb a running process, and a killed one still shows its last
+//! state. Files are read, never mapped. Every offset in them is checked: a damaged file gives an error.
 //! `docs/published-file.md` in the repository has the layout.
 //!
 //! # Example

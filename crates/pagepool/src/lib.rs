@@ -3,9 +3,9 @@
 //! A pool belongs to one receive queue. The thread that polls the queue owns the pool and allocates from it
 //! without a lock. A buffer that is dropped, on any thread, returns to its pool and is reused.
 //!
-//! This crate allocates; it opens no device. It serves any packet path that takes buffers by address: AF_XDP,
-//! DPDK, VFIO, vhost-user, io_uring. The crate `pagepool-net` has devices (AF_XDP and in-memory) and a
-//! forwarding loop; `pagepool-skb` has packets for network stacks, with clones and fragments as in Linux.
+//! This crate only allocates. It serves any packet path that takes buffers by address: AF_XDP, DPDK, VFIO,
+//! vhost-user, io_uring. The crate `pagepool-net` has devices (AF_XDP and in-memory) and a forwarding loop.
+//! `pagepool-skb` has packets for network stacks, with clones and fragments as in Linux.
 //!
 //! # Example
 //!
@@ -51,13 +51,13 @@
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
 //! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
 //! | observe | [`PoolRef`] from any thread: [`Stats`], [`Inflight`]; [`Registry`] for all pools |
-//! | show pools to other processes | [`publish`]; the crate `pagepool-watch` reads, judges and exports them |
+//! | show pools to other processes | [`publish`]. The crate `pagepool-watch` reads, judges and exports them |
 //! | end a pool | [`Pool::destroy`], then [`Shutdown`] |
 //!
 //! # Threads
 //!
 //! * A [`Bound`] is neither `Send` nor `Sync`: the compiler keeps allocation on the owner's thread.
-//!   [`Bound::unbind`] gives a [`Pool`], which may move to another thread and be bound there.
+//!   [`Bound::unbind`] returns a [`Pool`], which may move to another thread and be bound there.
 //! * Every handle is `Send`: [`PageBuf`], [`XdpFrame`], [`SharedBuf`] and the others return from any thread
 //!   that drops them. A return on another thread takes two stores into that thread's lane. It takes a lock
 //!   only if the thread has no lane or its lane is full.
@@ -66,14 +66,14 @@
 //! # What cannot happen
 //!
 //! Returning a buffer twice, using it after its return or keeping its bytes longer does not compile. A raw
-//! address that was never handed out, or was already returned, is refused, also in release builds. Records
-//! lie beside the memory, never in it: a device can overwrite every byte of a page and nothing of the pool.
+//! address that was never handed out, or was already returned, is refused, even in release builds. Records
+//! lie beside the memory, never in it: a device can overwrite every byte of a page, but nothing of the pool.
 //!
 //! # What it costs
 //!
 //! Allocating and returning a page on the owner's thread takes 20 instructions, about 1.9 ns on a Xeon at 2.1
-//! GHz; in a [`Batch`] of 64 it takes 2 instructions per page. Nothing on these paths allocates, locks,
-//! formats or logs. A thread's first return allocates; [`prepare_thread`] registers its exit hook earlier.
+//! GHz. In a [`Batch`] of 64 it takes 2 instructions per page. Nothing on these paths allocates, locks,
+//! formats or logs. A thread's first return allocates. [`prepare_thread`] registers its exit hook earlier.
 //!
 //! # Features
 //!
@@ -81,10 +81,10 @@
 //! * `usdt`: at each [`PoolProbe`] a `nop` and an ELF note, for bpftrace, perf, gdb and SystemTap.
 //! * `tracing`: at each [`PoolProbe`] an event of the crate `tracing`, with the target `pagepool`.
 //!
-//! Tests of your own providers and domains find a conformance suite and an IOMMU that checks every access in the
-//! crate `pagepool-testing`.
+//! To test your own providers and domains, `pagepool-testing` has a conformance suite and an IOMMU that
+//! checks every access.
 //!
-//! Requires only Linux; huge pages, NUMA and `membarrier` are used if available.
+//! Requires only Linux. Huge pages, NUMA and `membarrier` are used if available.
 #![cfg_attr(loom, allow(dead_code))]
 
 /// Documents whose examples are tests of this crate. Those of README are tests of `pagepool-net`.
