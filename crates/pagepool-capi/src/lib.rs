@@ -4,8 +4,7 @@
 //! What   a handle is a token, never an address (`handles::token`). It is looked up in tables that are never
 //!        freed (`directory`, `view`, `table`), so a stale or invented token, or one of another kind, fails
 //!        in every build, and nothing changes.
-//! Who    the comment of each function names its thread. An owner's call on another thread fails with
-//!        `EPERM`.
+//! Who    see the comment of each function. Calls that require the owner fail on other threads with `EPERM`.
 //! Errors a negative errno or NULL, and a text kept for the thread (`error`). Nothing unwinds into C.
 
 mod api;

@@ -1,5 +1,5 @@
 //! The package of the command `pagepool`. It forwards, drops, echoes and generates packets over AF_XDP, and
-//! shows what other processes publish of their pools.
+//! shows the pools that other processes publish.
 //!
 //! `cargo install pagepool-cli --features full` installs it. The library is not an API: programs use the
 //! crates `pagepool` and `pagepool-net`. Only the command and the programs in the repository's folder

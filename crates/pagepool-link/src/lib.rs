@@ -3,19 +3,19 @@
 //! * [`Netlink`] creates, queries and changes links, addresses, routes and token buckets in the network
 //!   namespace in which it was opened.
 //! * [`Ethtool`] queries and changes what drivers do: queues, rings, offloads.
-//! * [`cautions`] lists why the machine or your SSH session depends on an interface.
+//! * [`cautions`] names what uses an interface: the default route, your SSH session.
 //! * [`offload_faults`] names the offloads that change packets before XDP sees them, and the `ethtool -K`
 //!   line that turns them off. [`OffloadFault::hold_off`] turns one off until the value is dropped.
 //! * [`HeldFlowSpread`] makes a NIC spread flows over some of its queues, until the value is dropped. A
-//!   killed process restores nothing. [`Promiscuous`] is promiscuous mode, until the value is dropped or the
-//!   process is killed.
+//!   killed process restores nothing. [`Promiscuous`] puts an interface into promiscuous mode, until the
+//!   value is dropped or the process is killed.
 //! * [`KernelPagePools`] lists the page pools of the kernel's drivers, [`XdpFeatures`] what drivers can do.
 //! * [`Namespace`] is a network namespace, held by a thread of this process. [`TwoHosts`] makes two of them,
 //!   each with a link whose other end is free for a forwarder. [`TcpTransfer`] sends a checked stream of
 //!   bytes from one to the other.
 //!
-//! Requests go to the kernel directly. A [`LinkError`] has the kernel's errno and text, and the remedy: it
-//! names the missing capability, if that is the cause. Any bytes from the kernel yield a value or an error.
+//! Requests go to the kernel directly. A [`LinkError`] has the kernel's errno and text, and the remedy. It
+//! names a missing capability. Any bytes from the kernel yield a value or an error.
 //!
 //! # Examples
 //!

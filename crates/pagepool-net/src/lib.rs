@@ -35,7 +35,7 @@
 //! | hand packets to other threads, and take answers | [`handoff`], [`Forwarder::add_remote`] |
 //! | await packets in tasks: tokio, epoll | [`HandoffRx::arm`], with the loop itself [`Forwarder::arm`] |
 //! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
-//! | show it in `pagepool top`, `doctor` | [`pagepool::publish`], in your own loop [`PublishedDevice`] |
+//! | show pools in `pagepool top`, `doctor` | [`pagepool::publish`], in your own loop [`PublishedDevice`] |
 //! | choose memory, rings, zero copy | [`Umem`], [`XskDevice::open`] |
 //!
 //! The crate's examples `receive`, `udp_echo` and `workers` do some of this: `cargo build -p pagepool-net
@@ -86,11 +86,11 @@
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | take passed packets | a [`Stack`] |
 //! | hand packets to another thread | [`handoff`] |
-//! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
+//! | send memory that a device has not mapped | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
 //! | count frames that are lost, repeated or changed | [`NumberedFrames`] and a [`Tally`] of what arrived |
 //! | create and query links | the crate `pagepool-link`: veths, addresses, offloads, token buckets |
-//! | see packets as they are on the wire | [`pagepool_link::offload_faults`]: what removes VLAN tags |
+//! | find offloads that change packets | [`pagepool_link::offload_faults`]: VLAN tags, checksums |
 //!
 //! # Rules
 //!

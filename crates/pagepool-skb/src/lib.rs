@@ -30,7 +30,7 @@
 //! |---|---|
 //! | make a packet | [`SkBuff::from_buff`], [`SkBuff::from_frame`], [`SkBuff::with_capacity`] |
 //! | limit the number of packets | [`SkbCache`] |
-//! | add memory | [`SkBuff::add_frag`] with an [`SkbMemory`]; borrowed: [`SkbMemory::owned`] |
+//! | add memory | [`SkBuff::add_frag`] with an [`SkbMemory`]; your own: [`SkbMemory::owned`] |
 //! | write headers | [`SkBuff::push`], [`SkBuff::put`], [`SkBuff::cow_head`] |
 //! | consume data | [`SkBuff::pull`], [`SkBuff::trim`], [`SkBuff::make_linear`], [`SkBuff::copy_bits`] |
 //! | share, divide, merge | `clone`, [`SkBuff::split`], [`SkBuff::try_coalesce`] |
@@ -53,9 +53,8 @@
 //!    that the clones share changes: `push` and `put` fail. Before a packet's fragments change, it gets its
 //!    own block, with a copy of the head's bytes and a reference to each fragment.
 //! 4. A reference to a fragment of a shared block is a `SharedBuf`: one atomic operation in the page's record
-//!    (for borrowed memory, in the count of its `SkbOwner`). The block's own handles are plain. If they are
-//!    marked, the thread with the last reference makes them shared before it drops them, so each is dropped
-//!    as it was counted.
+//!    (for borrowed memory, in the count of its `SkbOwner`). The block's own handles are plain. Before
+//!    the thread with the last reference drops marked ones, it makes them shared, as they were counted.
 //! 5. `try_coalesce` moves the fragments of an uncloned packet, and its head if that lies in a pool's buffer.
 //!    Of a cloned packet it takes references. The rules are Linux's.
 //! 6. The last clone returns every buffer, on any thread, and puts the block back.

@@ -1,5 +1,5 @@
-//! For tests of your own providers of memory and DMA domains, and of programs over the page pool: put this
-//! crate into `[dev-dependencies]`.
+//! Tests your own memory providers, DMA domains and devices, and programs that use pools. Put this crate
+//! into `[dev-dependencies]`.
 //!
 //! ```
 //! use pagepool::{Arena, ArenaParams, Pool, PoolParams};

@@ -1,5 +1,4 @@
-//! Finds out why a packet path is slow or leaks: reads what processes publish of their page pools, and judges
-//! it.
+//! Finds out why a packet path is slow or leaks: reads and judges the page pools that processes publish.
 //!
 //! A process that calls [`pagepool::publish`] shows its pools in a file. This crate reads the files of all
 //! processes of a user. Reading does not disturb a running process, and a killed one still shows its last
@@ -35,11 +34,11 @@
 //! |---|---|
 //! | read what processes publish | [`RunFolder`]: a [`ProcessView`] for each, with its [pools](PoolView) |
 //! | remove the files of dead processes | [`RunFolder::clean`] |
-//! | see rates | two [`Observation`]s, and what [`PoolMoved`] between them |
+//! | see rates | two [`Observation`]s, and the [`PoolMoved`] between them |
 //! | export metrics to Prometheus | [`write_metrics`] |
 //! | see the page pools of the kernel's drivers | [`KernelWatch`] |
 //! | find what is slow, lost or leaking | an [`Examination`](doctor::Examination) |
-//! | print names that others chose | [`shown`], [`shown_path`] |
+//! | print names of other processes, escaped | [`shown`], [`shown_path`] |
 //!
 //! The command `pagepool` of the crate `pagepool-cli` prints and draws these: `list`, `show`, `top`,
 //! `export`, `doctor`.

@@ -44,7 +44,7 @@
 //! | map it for a device | a [`DmaDomain`]: [`OffsetDomain`] (UMEM offsets), [`IdentityDomain`], your own |
 //! | allocate, on the owner's thread | [`Bound`], from [`Pool::bind`]: pages, batches, fragments |
 //! | hold a buffer | [`PageBuf`]; [`SharedBuf`] for many readers; [`PageRef`] |
-//! | hold many | [`Batch`]: 64 pages; [`FragRun`]: neighbours in a page; [`PackedBuf`]: 8 bytes each |
+//! | hold many | [`Batch`]: 64 pages; [`FragRun`]: adjacent fragments; [`PackedBuf`]: 8 bytes each |
 //! | split a buffer | [`PageBuf::split_off`]: header and payload, several packets of one buffer |
 //! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`] |
 //! | find a buffer that a device names | [`DeviceTable`] for pages, [`FragTable`] for fragments |
@@ -65,15 +65,15 @@
 //!
 //! # What cannot happen
 //!
-//! Returning a buffer twice, using it after its return or keeping its bytes longer does not compile. A raw
+//! Code that returns a buffer twice, or uses it or its bytes after its return, does not compile. A raw
 //! address that was never handed out, or was already returned, is refused, even in release builds. Records
-//! lie beside the memory, never in it: a device can overwrite every byte of a page, but nothing of the pool.
+//! lie beside the memory, never in it: a device can overwrite every byte of a page, but no record.
 //!
 //! # What it costs
 //!
 //! Allocating and returning a page on the owner's thread takes 20 instructions, about 1.9 ns on a Xeon at 2.1
-//! GHz. In a [`Batch`] of 64 it takes 2 instructions per page. Nothing on these paths allocates, locks,
-//! formats or logs. A thread's first return allocates. [`prepare_thread`] registers its exit hook earlier.
+//! GHz. In a [`Batch`] of 64 it takes 2 instructions per page. These paths do not lock, format or log,
+//! and only a thread's first return allocates. [`prepare_thread`] registers its exit hook earlier.
 //!
 //! # Features
 //!
