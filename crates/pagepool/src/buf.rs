@@ -5,7 +5,6 @@ pub(crate) mod bulk;
 pub(crate) mod frag_run;
 pub(crate) mod handle_bits;
 pub(crate) mod handle_copy;
-pub(crate) mod packed_buf;
 pub(crate) mod page_buf;
 pub(crate) mod page_ref;
 pub(crate) mod raw_buf;

@@ -44,7 +44,7 @@
 //! | map it for a device | a [`DmaDomain`]: [`OffsetDomain`] (UMEM offsets), [`IdentityDomain`], your own |
 //! | allocate, on the owner's thread | [`Bound`], from [`Pool::bind`]: pages, batches, fragments |
 //! | hold a buffer | [`PageBuf`]; [`SharedBuf`] for many readers; [`PageRef`] |
-//! | hold many | [`Batch`]: 64 pages; [`FragRun`]: adjacent fragments; [`PackedBuf`]: 8 bytes each |
+//! | hold many | [`Batch`]: 64 pages; [`FragRun`]: adjacent fragments |
 //! | split a buffer | [`PageBuf::split_off`]: header and payload, several packets of one buffer |
 //! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`] |
 //! | find a buffer that a device names | [`DeviceTable`] for pages, [`FragTable`] for fragments |
@@ -117,7 +117,6 @@ mod sys;
 pub use buf::batch::Batch;
 pub use buf::bulk::{put_bulk, put_ring_bulk};
 pub use buf::frag_run::FragRun;
-pub use buf::packed_buf::{PackedBuf, put_packed};
 pub use buf::page_buf::PageBuf;
 pub use buf::page_ref::PageRef;
 pub use buf::raw_buf::{RawBuf, RawError};

@@ -16,7 +16,6 @@ mod holders;
 mod memory;
 mod model;
 mod nodes;
-mod packed;
 mod packets;
 mod packets_model;
 mod panics;

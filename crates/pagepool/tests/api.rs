@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{
-    Arena, ArenaParams, Batch, Bound, DeviceMemory, Error, NodeId, PackedBuf, PageBuf, PageRef, Pool,
-    PoolParams, PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
+    Arena, ArenaParams, Batch, Bound, DeviceMemory, Error, NodeId, PageBuf, PageRef, Pool, PoolParams,
+    PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 use pagepool_testing::{CheckingIommu, PlainMemory};
 
@@ -45,7 +45,6 @@ assert_not!(Bound: Send);
 assert_not!(Bound: Sync);
 assert_not!(PageBuf: Clone);
 assert_not!(Batch: Clone);
-assert_not!(PackedBuf: Clone);
 assert_not!(PageRef: Clone);
 
 #[test]
@@ -56,7 +55,6 @@ fn what_may_be_sent_may_be_sent() {
     sent::<Pool>();
     shared::<PageBuf>();
     shared::<Batch>();
-    shared::<PackedBuf>();
     shared::<PageRef>();
     shared::<Shutdown>();
     observer::<SharedBuf>();

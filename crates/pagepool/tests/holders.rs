@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use pagepool::{
     AGE_EDGES, Batch, Bound, DeviceAddr, DmaDomain, DomainId, Holders, HoldersView, IdentityDomain,
-    NoDirectRecycle, PackedBuf, PageBuf, Pool, PoolParams, PoolRef, Region, Tag, XdpBuff, XdpFrame,
-    XdpFrameBulk, put_bulk, put_frames, put_packed, put_packets, put_ring_bulk,
+    NoDirectRecycle, PageBuf, Pool, PoolParams, PoolRef, Region, Tag, XdpBuff, XdpFrame, XdpFrameBulk,
+    put_bulk, put_frames, put_packets, put_ring_bulk,
 };
 use pagepool_testing::PlainMemory;
 
@@ -39,17 +39,12 @@ fn from_addrs(pool: &Bound, addrs: &[DeviceAddr]) -> Vec<PageBuf> {
 type Out = fn(&Bound) -> Vec<PageBuf>;
 
 /// Every call that gives buffers out, and how many pages they are in.
-const OUT: [(&str, usize, Out); 13] = [
+const OUT: [(&str, usize, Out); 11] = [
     ("alloc_page", 3, |pool| (0..3).map(|_| pool.alloc_page().unwrap()).collect()),
     ("alloc_bulk", 40, |pool| {
         let mut all = Vec::with_capacity(40);
         assert_eq!(pool.alloc_bulk(&mut all, 40), 40);
         all
-    }),
-    ("alloc_packed", 9, |pool| {
-        let mut all = Vec::with_capacity(9);
-        assert_eq!(pool.alloc_packed(&mut all, 9), 9);
-        all.into_iter().map(PackedBuf::unpack).collect()
     }),
     ("alloc_batch", 30, |pool| {
         let mut batch = pool.alloc_batch(30);
@@ -74,11 +69,6 @@ const OUT: [(&str, usize, Out); 13] = [
         all
     }),
     ("alloc_frag_run", 1, |pool| pool.alloc_frag_run(2000, 2).unwrap().collect()),
-    ("alloc_frag_packed", 2, |pool| {
-        let mut all = Vec::with_capacity(4);
-        assert_eq!(pool.alloc_frag_packed(&mut all, 2000, 4), 4);
-        all.into_iter().map(PackedBuf::unpack).collect()
-    }),
     ("split_off", 1, |pool| {
         let mut buffer = pool.alloc_page().unwrap();
         let rest = buffer.split_off(1024).unwrap();
@@ -97,18 +87,12 @@ fn packets(buffers: Vec<PageBuf>) -> Vec<XdpBuff> {
 }
 
 /// Every call that takes buffers back.
-const RETURNS: [(&str, PutPages); 14] = [
+const RETURNS: [(&str, PutPages); 13] = [
     ("drop", |_, buffers| drop(buffers)),
     ("recycle_sync", |_, buffers| buffers.into_iter().for_each(|buffer| buffer.recycle_sync(64))),
     ("put_ring", |_, buffers| buffers.into_iter().for_each(PageBuf::put_ring)),
     ("put_bulk", |_, mut buffers| put_bulk(&mut buffers)),
     ("put_ring_bulk", |_, mut buffers| put_ring_bulk(&mut buffers)),
-    ("put_packed", |_, buffers| {
-        let pack = |buffer: PageBuf| buffer.pack();
-        let mut packed = Vec::new();
-        buffers.into_iter().for_each(|buffer| pack(buffer).map_or_else(drop, |buffer| packed.push(buffer)));
-        put_packed(&mut packed);
-    }),
     ("a batch", |_, buffers| {
         let mut batch = Batch::new();
         buffers.into_iter().for_each(|buffer| drop(batch.push(buffer)));
@@ -270,7 +254,7 @@ fn a_leak_is_found_by_its_place_its_thread_and_its_tag() {
 /// Every handle that a user may have a page by, and its way to a tag; gives what keeps the page.
 type Tagged = fn(&PoolRef, PageBuf, PageBuf, Tag) -> Box<dyn std::any::Any>;
 
-const TAGGED: [(&str, Tagged); 10] = [
+const TAGGED: [(&str, Tagged); 9] = [
     ("buffers", |_, mut one, mut two, tag| {
         one.set_tag(tag);
         two.set_tag(tag);
@@ -303,11 +287,6 @@ const TAGGED: [(&str, Tagged); 10] = [
         let mut shared = [one.into_shared(), two.into_shared()];
         shared.iter_mut().for_each(|one| one.clone().set_tag(tag));
         Box::new(shared)
-    }),
-    ("packed buffers", |_, one, two, tag| {
-        let mut packed = [one.pack().unwrap(), two.pack().unwrap()];
-        packed.iter_mut().for_each(|one| one.set_tag(tag));
-        Box::new(packed)
     }),
     ("a batch", |_, one, two, tag| {
         let mut batch = Batch::new();

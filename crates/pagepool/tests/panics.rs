@@ -249,10 +249,6 @@ const ROWS: &[Row] = &[
         |s| give(s.mixed(), |mut mixed| elsewhere(move || pagepool::put_bulk(&mut mixed)))),
     (Callback::SyncForDevice, 1, "a bulk with fragments through the ring of another thread",
         |s| give(s.mixed(), |mut mixed| elsewhere(move || pagepool::put_ring_bulk(&mut mixed)))),
-    (Callback::SyncForDevice, 1, "packed buffers", |s| {
-        let packed = s.mixed().into_iter().map(|buffer| buffer.pack().unwrap()).collect();
-        give(packed, |mut packed| pagepool::put_packed(&mut packed))
-    }),
     (Callback::SyncForDevice, 3, "packets", |s| {
         let packets = s.pages(150).into_iter().map(|page| XdpBuff::received(page, 60).unwrap()).collect();
         give(packets, |mut packets| pagepool::put_packets(&mut packets))

@@ -21,8 +21,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pagepool::{
-    Batch, Bound, IdentityDomain, NoDirectRecycle, PackedBuf, PageBuf, PageRef, Pool, PoolParams, PoolRef,
-    RawBuf, SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, publish, put_packed,
+    Batch, Bound, IdentityDomain, NoDirectRecycle, PageBuf, PageRef, Pool, PoolParams, PoolRef, RawBuf,
+    SharedBuf, Shutdown, ShutdownReport, XdpBuff, XdpFrame, XdpFrameBulk, publish,
 };
 use pagepool_testing::{PlainMemory, seed};
 
@@ -127,7 +127,6 @@ type StoppedPool = (PoolRef, Shutdown);
 enum Parcel {
     Buffers(Vec<PageBuf>),
     Batch(Box<Batch>),
-    Packed(Vec<PackedBuf>),
     Shared(SharedBuf),
     Raw(PoolRef, RawBuf),
     Held(PageBuf, PageRef),
@@ -262,17 +261,6 @@ fn open(parcel: Parcel, dice: &mut XorShift) {
             (0..batch.len()).for_each(|at| unstamp(batch.bytes_mut(at).expect("plain memory")));
             drop(batch);
         }
-        Parcel::Packed(packed) => {
-            let empty = |packed: PackedBuf| {
-                let mut buffer = packed.unpack();
-                unstamp(buffer.bytes_mut().expect("plain memory"));
-                buffer.pack().expect("it was packed before")
-            };
-            let mut burst: Vec<_> = packed.into_iter().map(empty).collect();
-            if dice.below(2) == 0 {
-                put_packed(&mut burst);
-            }
-        }
         Parcel::Shared(shared) => {
             let word = shared.bytes().and_then(|bytes| bytes.first_chunk()).copied();
             assert_eq!(word, Some([0; 8]), "a page was used again while it was read");
@@ -397,10 +385,6 @@ fn take(world: &World, pool: &Bound, dice: &mut XorShift) -> Option<Parcel> {
         0..3 => {
             let n = dice.below(32) as usize;
             let pages = std::iter::from_fn(|| pool.alloc_page()).take(n).map(stamped);
-            if dice.below(2) == 0 {
-                let packed = pages.map(|page| page.pack().expect("a whole page"));
-                return Some(Parcel::Packed(packed.collect()));
-            }
             Some(Parcel::Buffers(pages.collect()))
         }
         3 | 4 => {

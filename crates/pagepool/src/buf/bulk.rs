@@ -107,7 +107,7 @@ fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
     let Some(lane) = pool.message_only_lane() else { return false };
     let together = buffers.len() <= Batch::MAX && handle_copy::are_whole(pool, buffers);
     if together {
-        put_plain_remote(pool, lane, buffers, |buffer| buffer.bits.whole_page());
+        put_plain_remote(pool, lane, buffers);
     }
     together
 }
@@ -115,14 +115,14 @@ fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
 /// Pushes whole pages of one pool (1 to [`Batch::MAX`]), which the caller gives up, into a plain lane (see
 /// [`message_only_lane`](PoolPtr::message_only_lane)), and the rest into the ring.
 #[inline(always)]
-pub(crate) fn put_plain_remote<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page: impl Fn(&T) -> PageIdx) {
-    let pushed = lane.push_pages(pages, &page);
-    if pushed == pages.len() {
+fn put_plain_remote(pool: PoolPtr, lane: &Lane, buffers: &[PageBuf]) {
+    let pushed = lane.push_pages(buffers, |buffer| buffer.bits.whole_page());
+    if pushed == buffers.len() {
         return pool.after_push(lane, lane.after_free_push());
     }
     let mut numbers = [0; Batch::MAX];
-    let rest = &pages[pushed..];
-    numbers.iter_mut().zip(rest).for_each(|(number, item)| *number = page(item).0);
+    let rest = &buffers[pushed..];
+    numbers.iter_mut().zip(rest).for_each(|(number, buffer)| *number = buffer.bits.whole_page().0);
     let mut left = UnsentPages { pool, pages: &numbers[..rest.len()] };
     if pushed > 0 {
         pool.after_push(lane, lane.after_free_push());

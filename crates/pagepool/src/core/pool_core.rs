@@ -69,8 +69,8 @@ pub(crate) struct PoolCore {
     pub(crate) geometry: Geometry,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
-    /// The short name, for packed buffers.
-    pub(crate) slot: ShortName,
+    /// The number that `lane_place` contains.
+    pub(crate) short_name: ShortName,
     pub(crate) lanes: LaneList,
     /// Whether pages with overflowed fragments are listed. Written under the return lock.
     pub(crate) overflowed: AtomicBool,

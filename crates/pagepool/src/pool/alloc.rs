@@ -12,7 +12,6 @@ use crate::buf::batch::Batch;
 use crate::buf::frag_run::FragRun;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::handle_copy;
-use crate::buf::packed_buf::PackedBuf;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
@@ -84,42 +83,6 @@ impl Bound {
             done += self.bulk_cached(buffers, n - done);
         }
         done
-    }
-
-    /// Puts up to `n` packed whole pages into the vector's spare capacity, and returns how many. The vector
-    /// does not grow. Fewer than `n` means a full vector or no more pages; 0 also means that the pool cannot
-    /// pack (65,535 pools were live at its creation).
-    ///
-    /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let mut burst = Vec::with_capacity(32);
-    /// assert_eq!(pool.alloc_packed(&mut burst, 32), 32);
-    /// std::thread::scope(|threads| threads.spawn(|| pagepool::put_packed(&mut burst)).join()).unwrap();
-    /// assert_eq!((burst.len(), pool.stats().recycle_ring), (0, 32));
-    /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    #[inline]
-    #[track_caller]
-    pub fn alloc_packed(&self, burst: &mut Vec<PackedBuf>, n: usize) -> usize {
-        let n = n.min(burst.capacity() - burst.len());
-        let pool = self.ptr();
-        let Some(packed) = PackedBuf::packing(pool) else { return 0 };
-        let mut done = 0;
-        loop {
-            let taken = pool.own.cache.take(self.owner(), n - done, |pages| {
-                burst.extend(pages.iter().map(|&page| packed(page)));
-            });
-            pool.own.counts.alloc_fast.add(taken as u64);
-            done += taken;
-            if done == n {
-                return n;
-            }
-            let Some(Ok(slow)) = self.alloc_slow().map(PageBuf::pack) else { return done };
-            burst.push(slow);
-            done += 1;
-        }
     }
 
     /// Allocates up to `n` whole pages, at most [`Batch::MAX`], as numbers.
@@ -227,31 +190,6 @@ impl Bound {
             run = Some(FragRun::new(PageBuf::frag(self.ptr(), page, offset, size), cut, step));
         });
         run
-    }
-
-    /// Puts up to `n` packed fragments into the vector's spare capacity, and returns how many. The vector
-    /// does not grow. Each has `size` bytes, rounded up to cache lines. Fewer than `n` means a full vector or
-    /// no more pages. 0 also means that the size is 0 or cannot be packed (more than 4095 lines, or
-    /// `frag_align` below 64), or that the pool cannot pack (65,535 pools were live at its creation).
-    ///
-    /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams { order: 5, ..Default::default() }, arena)?.bind();
-    /// let mut burst = Vec::with_capacity(32);
-    /// assert_eq!(pool.alloc_frag_packed(&mut burst, 2000, 32), 32);
-    /// std::thread::scope(|threads| threads.spawn(|| pagepool::put_packed(&mut burst)).join()).unwrap();
-    /// assert_eq!((burst.len(), pool.frag_waste()), (0, 0));
-    /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    #[inline]
-    #[track_caller]
-    pub fn alloc_frag_packed(&self, burst: &mut Vec<PackedBuf>, size: usize, n: usize) -> usize {
-        let Some((size, packed)) = PackedBuf::packing_frags(self.ptr(), size) else { return 0 };
-        let n = n.min(burst.capacity() - burst.len());
-        self.cut_many(size, n, |page, offset, step, cut| {
-            burst.extend((0..cut).map(|at| packed(page, offset + at * step)));
-        })
     }
 
     /// Cuts up to `n` fragments of `size`; returns how many. Calls `each(page, first offset, step, count)`

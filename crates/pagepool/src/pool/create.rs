@@ -80,9 +80,7 @@ impl Pool {
         attached.keep();
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
         // The pool's own count; late::free drops it.
-        let raw = NonNull::from(&***ManuallyDrop::new(shared));
-        let ptr = PoolPtr::new(raw);
-        ptr.slot.lead_to(raw.cast());
+        let ptr = PoolPtr::new(NonNull::from(&***ManuallyDrop::new(shared)));
         Ok(Self { ptr, policy, deferred })
     }
 }
@@ -106,7 +104,7 @@ fn assemble(
     let wakeup = Arc::new(Wakeup::new(id, event));
     let lines = LaneLines::for_lanes(sizes.lanes, sizes.lane)?;
     let area = provider.area().clone();
-    let slot = ShortName::take();
+    let short_name = ShortName::take();
     let raw = RawLine::new(&area, attached.mappings.first(), id, geometry.head_mask);
     let recorded = params.holders.recorded();
     let holders = recorded
@@ -121,10 +119,10 @@ fn assemble(
         meta: area.records(),
         id,
         message_only_id,
-        lane_place: place_of(slot.name()),
+        lane_place: place_of(short_name.name()),
         geometry,
         area_id: area.id(),
-        slot,
+        short_name,
         overflowed: Default::default(),
         split_elsewhere: Default::default(),
         split_lines: Default::default(),

@@ -46,10 +46,8 @@ const fn case(
 }
 
 const HANDLES: &str = "handles, 16 bytes";
-const PACKED: &str = "packed, 8 bytes";
 const BATCHES: &str = "batches in place";
 const FRAGS: &str = "handles of 2 KiB fragments";
-const PACKED_FRAGS: &str = "packed 2 KiB fragments";
 const PAGES_HOME: &[Rule] = remote::BY_MESSAGE;
 const FRAGS_HOME: &[Rule] = frags::OF_HUGE;
 
@@ -58,17 +56,11 @@ const CASES: &[AcrossCase] = &[
     case("single, touched", HANDLES, true, 1, remote::singly::<true>, PAGES_HOME),
     case("bulk of 32", HANDLES, false, BURST, remote::in_bulk::<false>, PAGES_HOME),
     case("bulk of 32, touched", HANDLES, true, BURST, remote::in_bulk::<true>, PAGES_HOME),
-    case("single", PACKED, false, 1, remote::packed_singly::<false>, PAGES_HOME),
-    case("single, touched", PACKED, true, 1, remote::packed_singly::<true>, PAGES_HOME),
-    case("bulk of 32", PACKED, false, BURST, remote::packed_in_bulk::<false>, PAGES_HOME),
-    case("bulk of 32, touched", PACKED, true, BURST, remote::packed_in_bulk::<true>, PAGES_HOME),
     case("bulk of 32", BATCHES, false, BURST, remote::batches::<false>, PAGES_HOME),
     case("bulk of 32, touched", BATCHES, true, BURST, remote::batches::<true>, PAGES_HOME),
     case("single, touched", FRAGS, true, 1, frags::huge_frags::<true>, FRAGS_HOME),
     case("bulk of 32", FRAGS, false, BURST, frags::huge_frags_in_bulk::<false>, FRAGS_HOME),
     case("bulk of 32, touched", FRAGS, true, BURST, frags::huge_frags_in_bulk::<true>, FRAGS_HOME),
-    case("bulk of 32", PACKED_FRAGS, false, BURST, frags::packed_huge_frags::<false>, FRAGS_HOME),
-    case("bulk of 32, touched", PACKED_FRAGS, true, BURST, frags::packed_huge_frags::<true>, FRAGS_HOME),
 ];
 
 #[derive(Clone, Copy, Debug, Serialize)]

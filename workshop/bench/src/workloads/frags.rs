@@ -3,9 +3,7 @@
 
 use std::hint::black_box;
 
-use pagepool::{
-    ArenaParams, Backing, Bound, PAGE_SIZE, PackedBuf, PageBuf, PoolParams, put_bulk, put_packed,
-};
+use pagepool::{ArenaParams, Backing, Bound, PAGE_SIZE, PageBuf, PoolParams, put_bulk};
 
 use super::remote::{is_a_burst, relay};
 use crate::measure::counted::{Moves, Rule};
@@ -151,21 +149,14 @@ fn huge() -> Result<Bound, String> {
 /// Fragments of huge pages, returned one by one on the second core.
 pub fn huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
-    Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, Vec::clear))
+    Ok(relay::<TOUCH>(huge()?, allocate, Vec::clear))
 }
 
 /// Fragments of huge pages, cut and returned in bulk.
 pub fn huge_frags_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate =
         |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_bulk(burst, MTU_1500, BURST));
-    Ok(relay::<TOUCH, PageBuf>(huge()?, allocate, put_bulk))
-}
-
-/// Fragments of huge pages, cut and returned in bulk, handed over in 8 bytes each.
-pub fn packed_huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
-    let allocate =
-        |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_packed(burst, MTU_1500, BURST));
-    Ok(relay::<TOUCH, PackedBuf>(huge()?, allocate, put_packed))
+    Ok(relay::<TOUCH>(huge()?, allocate, put_bulk))
 }
 
 /// Pages of the pool: the fragments in the ring between the cores need 73; the others are for returns in the
@@ -176,5 +167,5 @@ fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {
     let pool = pools::bound(order3())?;
     pools::fill(&pool, POPULATION);
     let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
-    Ok(relay::<TOUCH, PageBuf>(pool, allocate, Vec::clear))
+    Ok(relay::<TOUCH>(pool, allocate, Vec::clear))
 }

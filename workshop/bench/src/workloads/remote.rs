@@ -7,7 +7,7 @@
 
 use std::hint::{black_box, spin_loop};
 
-use pagepool::{Batch, Bound, PackedBuf, PageBuf, PoolParams, put_bulk, put_packed};
+use pagepool::{Batch, Bound, PageBuf, PoolParams, put_bulk};
 
 use super::yardsticks::{spsc_floor, spsc_floor_touch};
 use crate::measure::counted::{Moves, Rule};
@@ -40,20 +40,6 @@ pub const TABLE: &[Workload] = &[
         .batch(BURST)
         .rules(BY_MESSAGE)
         .beside(spsc_floor_touch),
-    Workload::new("packed_remote", packed_singly::<false>)
-        .about("bursts of 32 packed handles (8 bytes instead of 16) to the second core, dropped one by one")
-        .rules(BY_MESSAGE),
-    Workload::new("packed_remote_touch", packed_singly::<true>)
-        .about("bursts of 32 packed handles, 8 bytes of each page written, then read; dropped one by one")
-        .rules(BY_MESSAGE),
-    Workload::new("packed_remote_bulk32", packed_in_bulk::<false>)
-        .about("bursts of 32 packed handles to the second core, allocated and returned in bulk")
-        .batch(BURST)
-        .rules(BY_MESSAGE),
-    Workload::new("packed_remote_bulk32_touch", packed_in_bulk::<true>)
-        .about("bursts of 32 packed handles in bulk, 8 bytes of each page written, then read")
-        .batch(BURST)
-        .rules(BY_MESSAGE),
     Workload::new("batch_remote", batches::<false>)
         .about("32 pages in a Batch that stays where it is: two rings pass the address there and back")
         .batch(BURST)
@@ -73,39 +59,11 @@ fn roomy() -> PoolParams {
     PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..pools::packets() }
 }
 
-/// A buffer with one packet.
-pub trait BurstBuf: Send + 'static {
-    fn packet(&self) -> Option<&[u8]>;
-    fn packet_mut(&mut self) -> Option<&mut [u8]>;
-}
-
-impl BurstBuf for PageBuf {
-    #[inline(always)]
-    fn packet(&self) -> Option<&[u8]> {
-        self.packet()
-    }
-    #[inline(always)]
-    fn packet_mut(&mut self) -> Option<&mut [u8]> {
-        self.packet_mut()
-    }
-}
-
-impl BurstBuf for PackedBuf {
-    #[inline(always)]
-    fn packet(&self) -> Option<&[u8]> {
-        self.packet()
-    }
-    #[inline(always)]
-    fn packet_mut(&mut self) -> Option<&mut [u8]> {
-        self.packet_mut()
-    }
-}
-
-fn ready<const TOUCH: bool, B: BurstBuf>(
-    allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,
-    free: impl Fn(&mut Vec<B>) + Send + 'static,
+fn ready<const TOUCH: bool>(
+    allocate: impl Fn(&Bound, &mut Vec<PageBuf>) + 'static,
+    free: impl Fn(&mut Vec<PageBuf>) + Send + 'static,
 ) -> Result<Ready, String> {
-    Ok(relay::<TOUCH, B>(filled()?, allocate, free))
+    Ok(relay::<TOUCH>(filled()?, allocate, free))
 }
 
 fn filled() -> Result<Bound, String> {
@@ -119,20 +77,11 @@ pub fn is_a_burst(got: usize) {
 }
 
 pub fn singly<const TOUCH: bool>() -> Result<Ready, String> {
-    ready::<TOUCH, PageBuf>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
+    ready::<TOUCH>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
 }
 
 pub fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
-    ready::<TOUCH, PageBuf>(|pool, burst| is_a_burst(pool.alloc_bulk(burst, BURST)), put_bulk)
-}
-
-pub fn packed_singly<const TOUCH: bool>() -> Result<Ready, String> {
-    let packed = |pool: &Bound| pools::page(pool).pack().expect("a whole page of one pool of few");
-    ready::<TOUCH, PackedBuf>(move |pool, burst| burst.extend((0..BURST).map(|_| packed(pool))), Vec::clear)
-}
-
-pub fn packed_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
-    ready::<TOUCH, PackedBuf>(|pool, burst| is_a_burst(pool.alloc_packed(burst, BURST)), put_packed)
+    ready::<TOUCH>(|pool, burst| is_a_burst(pool.alloc_bulk(burst, BURST)), put_bulk)
 }
 
 /// Batches of 32 that stay in place: one ring passes full ones to the second core, another passes empty ones
@@ -179,19 +128,19 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
 }
 
 /// The owner allocates bursts, the second core returns them. With `TOUCH`, each side accesses each buffer.
-pub fn relay<const TOUCH: bool, B: BurstBuf>(
+pub fn relay<const TOUCH: bool>(
     pool: Bound,
-    allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,
-    free: impl Fn(&mut Vec<B>) + Send + 'static,
+    allocate: impl Fn(&Bound, &mut Vec<PageBuf>) + 'static,
+    free: impl Fn(&mut Vec<PageBuf>) + Send + 'static,
 ) -> Ready {
     let counters = pools::counters_of(&pool);
-    let fill = move |burst: &mut Vec<B>| {
+    let fill = move |burst: &mut Vec<PageBuf>| {
         allocate(&pool, burst);
         if TOUCH {
             burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf.packet_mut(), at));
         }
     };
-    let empty = move |burst: &mut Vec<B>| {
+    let empty = move |burst: &mut Vec<PageBuf>| {
         if TOUCH {
             black_box(burst.iter().map(|buf| touch::read(buf.packet())).fold(0, u64::wrapping_add));
         }
