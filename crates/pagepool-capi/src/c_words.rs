@@ -19,10 +19,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("use the backing Huge2M", "use PAGEPOOL_BACKING_HUGE_2M"),
     ("whose pages fit the provider's", "whose pages fit the arena's"),
     ("a node of the provider", "a node of the arena"),
-    (
-        "pools and models have ended and their frames are returned, or use another registry",
-        "pools have ended",
-    ),
+    ("pools have ended and their buffers are returned, or use another registry", "pools have ended"),
     (
         "cow_head adds headroom, add_frag adds data",
         "pagepool_skb_cow_head adds headroom, pagepool_skb_add_buf adds data",
@@ -57,10 +54,8 @@ mod tests {
     /// Texts of the core that no call from C returns.
     const RUST_ALONE: &[&str] = &[
         "another backing: use Arena::over_caller_memory for the caller's memory", // C has its own way there
-        "page or shared: a pool registers itself, and MemModel::external takes external memory with its \
-         callback",
-        "Keep with defer_capacity 0, because no buffer can wait", // C checks that before
-        "false in a pool without domains",                        // and that
+        "Keep with defer_capacity 0, because no buffer can wait",                 // C checks that before
+        "false in a pool without domains",                                        // and that
     ];
 
     /// What `Debug` prints for packets.

@@ -161,22 +161,6 @@ fn metadata_is_copied_where_there_is_room_for_it() {
 }
 
 #[test]
-fn memory_that_is_no_pools_is_copied() {
-    let nic = CheckingIommu::new("nic0");
-    let own = pool(vec![domain(&nic)]);
-    let mut egress = Egress::to(Some(domain(&nic)), true);
-    let mut packet = XdpBuff::received(own.alloc_page().unwrap(), 1500).unwrap();
-    packet.data_mut().iter_mut().zip(0..).for_each(|(byte, at): (_, u32)| *byte = at as u8);
-    let outside = XdpFrame::from(packet).copy_to_page().expect("it fits a page");
-    assert_eq!(own.inflight().out, 0);
-    let copy = egress.prepare(outside, &own).unwrap();
-    assert!((0..1500u32).zip(copy.data()).all(|(at, byte)| at as u8 == *byte) && copy.len() == 1500);
-    assert!(copy.segments().all(|segment| segment.dma_addr_in(nic.id()).is_some()));
-    assert_eq!((egress.stats().copied, own.inflight().out), (1, 1));
-    drop(copy);
-}
-
-#[test]
 fn a_copy_without_a_page_is_counted_and_dropped() {
     let [near, far] = ["near", "far"].map(CheckingIommu::new);
     let [own, other] = [&near, &far].map(|iommu| pool(vec![domain(iommu)]));

@@ -67,8 +67,8 @@ impl SkBuff {
     /// becomes the first fragment, behind an empty head with 128 bytes of headroom. The frame's metadata is
     /// lost. Linux: `xdp_build_skb_from_frame`.
     ///
-    /// `Err(frame)` if the cache is exhausted, its memory is not a pool's, or 17 further buffers follow a
-    /// first one that the CPU cannot read.
+    /// `Err(frame)` if the cache is exhausted, or 17 further buffers follow a first one that the CPU cannot
+    /// read.
     ///
     /// Cost: one compare-and-swap, and a move per buffer.
     #[doc(alias = "xdp_build_skb_from_frame")]
@@ -85,15 +85,12 @@ impl SkBuff {
     /// `xdp_build_skb_from_buff`.
     #[doc(alias = "xdp_build_skb_from_buff")]
     pub fn from_buff(cache: &SkbCache, packet: XdpBuff) -> Result<Self, XdpBuff> {
-        Self::from_frame(cache, XdpFrame::from(packet)).map_err(|frame| match frame.into_buff() {
-            Ok(packet) => packet,
-            Err(frame) => unreachable!("what was a packet in the poll is one again: {frame:?}"),
-        })
+        Self::from_frame(cache, XdpFrame::from(packet)).map_err(XdpFrame::into_buff)
     }
 
     /// Whether a frame can become a packet.
     pub(crate) fn may_have(frame: &XdpFrame) -> bool {
-        frame.buffer().is_some_and(|head| head.as_ptr().is_some() || frame.frags().len() < MAX_FRAGS)
+        frame.buffer().as_ptr().is_some() || frame.frags().len() < MAX_FRAGS
     }
 
     /// Creates an empty packet with a head in ordinary memory, with `headroom` bytes before its data and room
@@ -344,14 +341,12 @@ impl Block {
     /// Moves a frame's buffers into an empty block, which has room for them; returns the ends of the data in
     /// the head.
     fn fill(&mut self, frame: XdpFrame) -> (u32, u32) {
-        let room = frame.tailroom() as u32;
-        let (head, Range { start: data, end: tail }) = take_apart(frame, |frag| {
+        let (head, Range { start: data, end: tail }, hard_end) = take_apart(frame, |frag| {
             let refused = self.frags_mut().push(frag.into());
             debug_assert!(refused.is_ok(), "a frame has no more buffers than a packet");
         });
-        let head = head.expect("I1: the memory's kind is checked before a block is filled");
         if head.as_ptr().is_some() {
-            self.set_head(Head::Pool(head, tail + room));
+            self.set_head(Head::Pool(head, hard_end));
             return (data, tail);
         }
         if tail > data {

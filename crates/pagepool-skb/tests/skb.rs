@@ -509,7 +509,7 @@ fn an_exhausted_cache_loses_nothing() {
     let whole = contents(&one);
     let frame = XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 77).unwrap());
     let frame = SkBuff::from_frame(&cache, frame).expect_err("both blocks are taken");
-    let packet = SkBuff::from_buff(&cache, frame.into_buff().unwrap()).expect_err("still");
+    let packet = SkBuff::from_buff(&cache, frame.into_buff()).expect_err("still");
     assert_eq!((clone.pull(101), clone.trim(101)), (Err(SkbError::Exhausted), Err(SkbError::Exhausted)));
     assert_eq!((clone.unclone(), clone.linearize()), (Err(SkbError::Exhausted), Err(SkbError::Exhausted)));
     assert_eq!(

@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::holders::tag::Tag;
 use crate::mem::area::Area;
 use crate::packet::chain::Frag;
-use crate::packet::memory::Memory;
 use crate::packet::xdp_frame::XdpFrame;
 use crate::sys::table::zeroed;
 
@@ -40,10 +39,10 @@ pub fn tag_shared(buffer: &PageBuf, tag: Tag) {
     buffer.note_tag(tag);
 }
 
-/// Takes a frame apart: `each` gets its further buffers in order. Returns the first buffer (the memory, if
-/// it belongs to no pool), and where the packet is in it.
+/// Takes a frame apart: `each` gets its further buffers in order. Returns the first buffer, where the packet
+/// is in it, and where it must end at the latest.
 #[inline]
-pub fn take_apart(frame: XdpFrame, each: impl FnMut(Frag)) -> (Result<PageBuf, Memory>, Range<u32>) {
+pub fn take_apart(frame: XdpFrame, each: impl FnMut(Frag)) -> (PageBuf, Range<u32>, u32) {
     frame.take_apart(each)
 }
 

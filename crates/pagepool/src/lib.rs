@@ -122,7 +122,7 @@ pub use buf::page_ref::PageRef;
 pub use buf::raw_buf::{RawBuf, RawError};
 pub use buf::shared_buf::SharedBuf;
 pub use buf::split::SplitError;
-pub use core::registry::{MemId, MemState, MemType, Registry, RegistryEntry};
+pub use core::registry::{MemId, Registry};
 pub use error::Error;
 pub use holders::tag::Tag;
 pub use holders::view::{
@@ -139,11 +139,9 @@ pub use mem::*; // the providers
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;
-pub use packet::mem_model::MemModel;
-pub use packet::memory::{External, Memory, Page, SharedPage};
 pub use packet::xdp_buff::{AdjustError, ETH_HEADER, MAX_META, XdpBuff};
 pub use packet::xdp_frame::{Segment, XdpFrame};
-pub use packet::xdp_frame_bulk::{XdpFrameBulk, put_frames, put_packets};
+pub use packet::xdp_frame_bulk::{XdpFrameBulk, put_packets};
 pub use pool::alloc_addr::CachedAddrs;
 pub use pool::bound::Bound;
 pub use pool::bound::waiting::Waiting;

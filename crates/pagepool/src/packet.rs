@@ -7,8 +7,6 @@ pub(crate) mod device_table;
 pub(crate) mod endpoints;
 pub(crate) mod frag_table;
 pub(crate) mod marked_pools;
-pub(crate) mod mem_model;
-pub(crate) mod memory;
 pub(crate) mod xdp_buff;
 pub(crate) mod xdp_frame;
 pub(crate) mod xdp_frame_bulk;

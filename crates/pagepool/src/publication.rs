@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use self::dead_file::{DeadFile, leads_to};
-use crate::core::registry::{MemType, Registry};
+use crate::core::registry::Registry;
 use crate::core::schema::schema;
 use crate::error::Error;
 use crate::recycle::thread;
@@ -136,9 +136,8 @@ fn check_no_pool() -> Result<(), Error> {
     if count == 0 {
         return Ok(());
     }
-    let all = Registry::process().dump(); // without those of other registries
-    let first = all.iter().find(|entry| entry.mem_type == MemType::Pool);
-    let such = first.map_or_else(String::new, |first| format!(", such as {:?}", first.name));
+    let pools = Registry::process().pools(); // without those of other registries
+    let such = pools.first().map_or_else(String::new, |first| format!(", such as {:?}", first.name()));
     let what = format!("existing pools cannot be published ({count}{such}): publish before the first pool");
     Err(Error::Busy { what })
 }

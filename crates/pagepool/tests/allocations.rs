@@ -65,7 +65,13 @@ fn frame(pool: &Bound, other: &Bound) -> XdpFrame {
         packet.add_frag(buffer.unwrap(), 0, 1000).unwrap();
     }
     packet.adjust_tail(-1200).unwrap();
-    XdpFrame::from(packet).into_buff().unwrap().into()
+    XdpFrame::from(packet).into_buff().into()
+}
+
+/// Returns frames in bulk.
+fn put_frames(frames: &mut Vec<XdpFrame>) {
+    let mut bulk = XdpFrameBulk::new();
+    frames.drain(..).for_each(|frame| bulk.push(frame));
 }
 
 #[test]
@@ -73,19 +79,18 @@ fn on_the_owner_s_thread() {
     let [pool, other] = ["one", "two"].map(pool);
     let mut bulk = XdpFrameBulk::new();
     let mut frames = Vec::with_capacity(8);
-    let made = allocations(4000, |round| match round % 6 {
+    let made = allocations(4000, |round| match round % 5 {
         0 => drop(frame(&pool, &other)),
-        1 => frame(&pool, &other).put_in_poll(&pool).unwrap(),
-        2 => frame(&pool, &other).put_ring(),
-        3 => bulk.push(frame(&pool, &other)),
-        4 => {
+        1 => frame(&pool, &other).put_ring(),
+        2 => bulk.push(frame(&pool, &other)),
+        3 => {
             let _scope = NoDirectRecycle::enter();
             drop(frame(&pool, &other));
             bulk.flush();
         }
         _ => {
             frames.extend((0..8).map(|_| frame(&pool, &other)));
-            pagepool::put_frames(&mut frames);
+            put_frames(&mut frames);
         }
     });
     assert_eq!(made, 0);
@@ -101,7 +106,7 @@ fn returner(bursts: Receiver<Vec<XdpFrame>>, empty: SyncSender<Vec<XdpFrame>>) -
     let put = |round: usize, burst: &mut Vec<XdpFrame>, bulk: &mut XdpFrameBulk| match round % 4 {
         0 => burst.clear(),
         1 => burst.drain(..).for_each(XdpFrame::put_ring),
-        2 => pagepool::put_frames(burst),
+        2 => put_frames(burst),
         _ => {
             burst.drain(..).for_each(|frame| bulk.push(frame));
             bulk.flush();

@@ -1473,7 +1473,7 @@ fn a_memory_id_is_released_once_while_a_watcher_reads() {
         let returner = drop_there(buffer);
         let looked = registry.clone();
         let watcher =
-            thread::spawn(move || looked.dump().into_iter().for_each(|e| assert_eq!(e.id.get(), 1)));
+            thread::spawn(move || looked.pools().iter().for_each(|pool| assert_eq!(pool.mem_id().get(), 1)));
         let shutdown = pool.destroy();
         returner.join().unwrap();
         assert!(registry.is_empty(), "the last buffer has returned");

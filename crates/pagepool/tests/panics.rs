@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pagepool::{
     Area, Arena, ArenaParams, Bound, DeferredUser, DeviceAddr, DmaDomain, DomainId, InUse, NodeId, PageBuf,
-    PageIdx, Pool, PoolParams, Provider, Region, Shutdown, Topology, XdpBuff,
+    PageIdx, Pool, PoolParams, Provider, Region, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 /// The callbacks that a pool runs.
@@ -255,8 +255,13 @@ const ROWS: &[Row] = &[
     }),
     (Callback::SyncForDevice, 3, "frames", |s| {
         let frame = |page| XdpBuff::received(page, 60).unwrap().into();
-        let frames = s.pages(150).into_iter().map(frame).collect();
-        give(frames, |mut frames| elsewhere(move || pagepool::put_frames(&mut frames)))
+        let frames: Vec<XdpFrame> = s.pages(150).into_iter().map(frame).collect();
+        give(frames, |frames| {
+            elsewhere(move || {
+                let mut bulk = XdpFrameBulk::new();
+                frames.into_iter().for_each(|frame| bulk.push(frame));
+            })
+        })
     }),
     (Callback::SyncForDevice, 3, "a batch on the owner's thread", |s| give(s.pool.alloc_batch(6), drop)),
     (Callback::SyncForDevice, 3, "a batch on another thread",

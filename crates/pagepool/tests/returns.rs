@@ -43,44 +43,32 @@ fn each_kind_of_return_moves_its_counter() {
     let counts = |pool: &Bound| (pool.stats().recycle_cached, pool.stats().recycle_ring);
     drop(frame(&pool, 2));
     assert_eq!(counts(&pool), (3, 0));
-    frame(&pool, 2).put_in_poll(&pool).unwrap();
-    assert_eq!(counts(&pool), (6, 0));
     frame(&pool, 2).put_ring();
-    assert_eq!(counts(&pool), (6, 3));
+    assert_eq!(counts(&pool), (3, 3));
     let away = frame(&pool, 2);
     elsewhere(move || drop(away));
-    assert_eq!(counts(&pool), (6, 6));
+    assert_eq!(counts(&pool), (3, 6));
     let mut bulk = XdpFrameBulk::new();
     bulk.push(frame(&pool, 2));
-    assert_eq!((bulk.len(), counts(&pool)), (3, (6, 6)));
+    assert_eq!((bulk.len(), counts(&pool)), (3, (3, 6)));
     drop(bulk);
-    assert_eq!(counts(&pool), (9, 6));
-    let mut frames: Vec<_> = (0..30).map(|_| frame(&pool, 2)).collect();
-    pagepool::put_frames(&mut frames);
-    assert_eq!(counts(&pool), (99, 6));
-    assert_eq!((frames.len(), pool.inflight().out), (0, 0));
-}
-
-#[test]
-fn in_the_poll_of_another_pool_a_frame_comes_back() {
-    let [mine, other] = [pool(), pool()];
-    let back = frame(&mine, 1).put_in_poll(&other).unwrap_err();
-    assert_eq!(mine.inflight().out, 2);
-    back.put_in_poll(&mine).unwrap();
-    assert_eq!(mine.stats().recycle_cached, 2);
+    assert_eq!(counts(&pool), (6, 6));
+    let mut bulk = XdpFrameBulk::new();
+    (0..30).for_each(|_| bulk.push(frame(&pool, 2)));
+    drop(bulk);
+    assert_eq!((counts(&pool), pool.inflight().out), ((96, 6), 0));
 }
 
 #[test]
 fn further_buffers_return_to_the_pool_that_owns_them() {
     let [mine, other] = [pool(), pool()];
-    for way in 0..4 {
+    for way in 0..3 {
         let mut packet = XdpBuff::received(mine.alloc_page().unwrap(), 60).unwrap();
         packet.add_frag(other.alloc_page().unwrap(), 0, 60).unwrap();
         let frame = XdpFrame::from(packet);
         match way {
             0 => drop(frame),
-            1 => frame.put_in_poll(&mine).unwrap(),
-            2 => frame.put_ring(),
+            1 => frame.put_ring(),
             _ => XdpFrameBulk::new().push(frame),
         }
         assert_eq!((mine.inflight().out, other.inflight().out), (0, 0));
@@ -230,11 +218,11 @@ fn without_direct_recycling_the_cache_stands_still() {
         let inner = NoDirectRecycle::enter();
         drop(one);
         drop(inner);
-        two.put_in_poll(&pool).unwrap();
+        drop(two);
         let mut bulk = XdpFrameBulk::new();
         bulk.push(three);
         bulk.flush();
-        pagepool::put_frames(&mut vec![four]);
+        drop(four);
         drop(frag);
         assert_eq!((pool.stats().recycle_cached, pool.stats().recycle_ring), (0, 8));
     }

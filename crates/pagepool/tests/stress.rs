@@ -281,15 +281,14 @@ fn open(parcel: Parcel, dice: &mut XorShift) {
 
 fn return_frames(frames: Vec<XdpFrame>, dice: &mut XorShift) {
     let unstamped = |frame: XdpFrame| {
-        let mut packet = frame.into_buff().expect("it is a pool's");
+        let mut packet = frame.into_buff();
         unstamp(packet.data_mut());
         packet.frags_mut().iter_mut().for_each(|frag| unstamp(frag.data_mut()));
         XdpFrame::from(packet)
     };
-    let mut frames: Vec<XdpFrame> = frames.into_iter().map(unstamped).collect();
+    let frames: Vec<XdpFrame> = frames.into_iter().map(unstamped).collect();
     let _scope = (dice.below(4) == 0).then(NoDirectRecycle::enter);
-    match dice.below(4) {
-        0 => pagepool::put_frames(&mut frames),
+    match dice.below(3) {
         1 => frames.into_iter().for_each(XdpFrame::put_ring),
         2 => {
             let mut bulk = XdpFrameBulk::new();

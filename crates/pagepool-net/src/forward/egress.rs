@@ -153,8 +153,7 @@ impl Egress {
     /// The path of a frame: the worst path of its buffers.
     #[inline]
     fn path_of(&mut self, frame: &XdpFrame) -> Path {
-        let Some(first) = frame.buffer() else { return Path::Copy };
-        let path = self.path_of_area(first.area());
+        let path = self.path_of_area(frame.buffer().area());
         if !frame.has_frags() {
             return path;
         }

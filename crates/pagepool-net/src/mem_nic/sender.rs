@@ -143,17 +143,12 @@ impl TxRing for CableSending<'_> {
         if buffers > sender.slots.free() || !sender.has_places(buffers) {
             return TxFit::Later;
         }
-        let mut seen = 0;
         for (segment, posted) in frame.segments().zip(&mut sender.posted) {
-            let Some(start) = segment.buffer().and_then(|buffer| self.mappings.addr_of(buffer)) else {
-                return TxFit::Unmapped;
-            };
-            posted.at.0 = start.0 + segment.offset() as u64;
-            posted.len = segment.len() as u32;
-            seen += 1;
+            let Some(start) = self.mappings.addr_of(segment.buffer) else { return TxFit::Unmapped };
+            posted.at.0 = start.0 + segment.offset as u64;
+            posted.len = segment.len as u32;
         }
-        // Memory outside of pools has no segment, and no device address.
-        if seen == buffers { TxFit::Now(buffers) } else { TxFit::Unmapped }
+        TxFit::Now(buffers)
     }
 
     /// Gives a frame to the device, whose buffers are in `posted`. There must be slots and places for them.

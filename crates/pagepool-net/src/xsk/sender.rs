@@ -503,15 +503,13 @@ impl<const METADATA: bool> TxRing for Sending<'_, METADATA> {
             return TxFit::Later;
         }
         for (at, segment) in frame.segments().enumerate() {
-            // Memory of no pool has no device address.
-            let start = segment.buffer().and_then(|buffer| mappings.addr_of(buffer));
-            let addr = start.map(|start| start.0 + segment.offset() as u64);
+            let addr = mappings.addr_of(segment.buffer).map(|start| start.0 + segment.offset as u64);
             let more = at + 1 < buffers;
             let descriptor = addr.ok_or(TxFit::Unmapped);
             let layout = sender.layout;
             let descriptor = descriptor.and_then(|addr| match METADATA {
-                true => layout.descriptor_behind_metadata(addr, segment.len(), more),
-                false => layout.descriptor(addr, segment.len(), more),
+                true => layout.descriptor_behind_metadata(addr, segment.len, more),
+                false => layout.descriptor(addr, segment.len, more),
             });
             match descriptor {
                 Ok(mut descriptor) => {
@@ -519,7 +517,7 @@ impl<const METADATA: bool> TxRing for Sending<'_, METADATA> {
                     sender.addrs[at] = descriptor.addr;
                     send.push(descriptor.to_words());
                     // Not for several buffers: a burst of them exceeds the caches.
-                    fetch(sender.copied_from.filter(|_| buffers == 1), descriptor.addr, segment.len());
+                    fetch(sender.copied_from.filter(|_| buffers == 1), descriptor.addr, segment.len);
                 }
                 Err(never) => {
                     // The earlier ones were not published: the kernel never sees them.

@@ -141,7 +141,7 @@ impl FakeNic {
         let Some(iommu) = &self.iommu else { return true };
         frame.segments().all(|segment| {
             let at = segment.dma_addr_in(iommu.id());
-            at.inspect(|&at| iommu.sync_for_device(at, segment.len())).is_some()
+            at.inspect(|&at| iommu.sync_for_device(at, segment.len)).is_some()
         })
     }
 

@@ -100,7 +100,7 @@ pub(crate) struct PoolCore {
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,
-    /// The memory id that the pool's frames carry, through their first buffer.
+    /// The pool's id in its registry.
     pub(crate) mem_id: MemId,
     /// Released when the pool is freed, and therefore never while a buffer is out (I8).
     pub(crate) registration: LastCell<RegisteredId>,

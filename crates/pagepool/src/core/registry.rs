@@ -1,14 +1,15 @@
-//! Memory ids and their pools and models: the list of all pools of the process.
+//! Memory ids and their pools: the list of all pools of the process.
 //!
 //! What   a [`Registry`] hands out ids from 1 to 65533 in turn. An id is reused only after all others were,
-//!        and never while a pool, a model or a frame carries it (I8).
+//!        and never while a pool or one of its buffers carries it (I8).
 //! Who    any thread. A pool enters when made and leaves when its last buffer has returned. Returning a
-//!        buffer looks nothing up: a frame's first buffer leads to its pool, which knows its id.
+//!        buffer looks nothing up: it leads to its pool.
 //! Life   a registry keeps nothing alive: it has weak references. A look-up upgrades one and drops it
 //!        outside the lock, because it may be the last.
 //! Lock   a short one; no callback runs under it, and of a pool only the reference count is touched.
 //! Why    mirrors net/core/xdp.c:__xdp_reg_mem_model (v7.3), whose table also hashes an id to itself.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU16;
@@ -16,11 +17,9 @@ use std::ops::DerefMut;
 use std::sync::{Arc, Weak};
 
 use crate::error::Error;
-use crate::stats::{Inflight, Stats};
 use crate::sys::sync::UnseenLock;
 
-/// The id of a pool, or of a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux:
-/// `xdp_mem_info::id`.
+/// The id of a pool in its registry. Linux: `xdp_mem_info::id`.
 #[doc(alias = "xdp_mem_info")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemId(NonZeroU16);
@@ -53,37 +52,7 @@ impl fmt::Display for MemId {
     }
 }
 
-/// The kind of memory of an id. Linux: `enum xdp_mem_type`.
-#[doc(alias = "xdp_mem_type")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum MemType {
-    /// Ordinary memory with a reference count. Linux: `MEM_TYPE_PAGE_SHARED`.
-    #[doc(alias = "MEM_TYPE_PAGE_SHARED")]
-    SharedPage,
-    /// One page of ordinary memory. Linux: `MEM_TYPE_PAGE_ORDER0`.
-    #[doc(alias = "MEM_TYPE_PAGE_ORDER0")]
-    Page,
-    /// Buffers of a pool. Linux: `MEM_TYPE_PAGE_POOL`.
-    #[doc(alias = "MEM_TYPE_PAGE_POOL")]
-    Pool,
-    /// Memory that a callback takes back, like Linux's `MEM_TYPE_XSK_BUFF_POOL`.
-    #[doc(alias = "MEM_TYPE_XSK_BUFF_POOL")]
-    External,
-}
-
-impl fmt::Display for MemType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::SharedPage => "shared",
-            Self::Page => "page",
-            Self::Pool => "pool",
-            Self::External => "external",
-        })
-    }
-}
-
-/// Finds pools and memory models by their ids, without keeping them alive. Clones refer to one registry.
+/// Finds pools by their ids, without keeping them alive. Clones refer to one registry.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
@@ -92,9 +61,9 @@ impl fmt::Display for MemType {
 /// let params = PoolParams { name: "rx0".into(), registry: Some(registry.clone()), ..Default::default() };
 /// let pool = Pool::new(params, arena)?.bind();
 /// let id = pool.handle().mem_id();
-/// assert_eq!(registry.get(id).unwrap().name, "rx0");
+/// assert_eq!(registry.pool(id).unwrap().name(), "rx0");
 /// drop(pool);
-/// assert!(registry.dump().is_empty());
+/// assert!(registry.is_empty());
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Clone)]
@@ -132,24 +101,13 @@ impl Registry {
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { name: "rx0".into(), ..Default::default() }, arena)?;
-    /// for entry in Registry::process().dump() {
-    ///     println!("{entry}");
+    /// for pool in Registry::process().pools() {
+    ///     println!("{pool}");
     /// }
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn process() -> Self {
         Self(RegistryScope::Process)
-    }
-
-    /// The entry of an id; `None` if the id is not in use.
-    pub fn get(&self, id: MemId) -> Option<RegistryEntry> {
-        self.carrier(id).map(|carrier| carrier.entry(id))
-    }
-
-    /// All entries, ordered by id. Stops no thread: pools that start or end during the call may be missing
-    /// or not.
-    pub fn dump(&self) -> Vec<RegistryEntry> {
-        self.carriers().iter().map(|(id, carrier)| carrier.entry(*id)).collect()
     }
 
     /// Ids in use.
@@ -171,17 +129,14 @@ impl Registry {
         Ok(RegisteredId { id: self.table().take()?, registry: self.clone() })
     }
 
-    /// The pool or model of an id. Drop it without the lock: it may be the last reference.
-    pub(crate) fn carrier(&self, id: MemId) -> Option<Arc<dyn MemCarrier>> {
+    /// The pool of an id. Drop it without the lock: it may be the last reference.
+    pub(crate) fn entry(&self, id: MemId) -> Option<Arc<AnyPool>> {
         self.table().entries.get(&id)?.as_ref()?.upgrade()
     }
 
-    /// All pools and models, ordered by id.
-    pub(crate) fn carriers(&self) -> Vec<(MemId, Arc<dyn MemCarrier>)> {
-        let table = self.table();
-        let there =
-            |(&id, entry): (&MemId, &Option<Weak<dyn MemCarrier>>)| Some((id, entry.as_ref()?.upgrade()?));
-        table.entries.iter().filter_map(there).collect()
+    /// All pools, ordered by id.
+    pub(crate) fn entries(&self) -> Vec<Arc<AnyPool>> {
+        self.table().entries.values().flatten().filter_map(Weak::upgrade).collect()
     }
 
     fn table(&self) -> impl DerefMut<Target = IdTable> {
@@ -192,14 +147,12 @@ impl Registry {
     }
 }
 
-/// A pool or a model of other memory.
-pub(crate) trait MemCarrier: std::any::Any + Send + Sync {
-    fn entry(&self, id: MemId) -> RegistryEntry;
-}
+/// A pool, whose type this file does not know.
+pub(crate) type AnyPool = dyn Any + Send + Sync;
 
 struct IdTable {
     /// `None` for an id that was taken and has no entry yet.
-    entries: BTreeMap<MemId, Option<Weak<dyn MemCarrier>>>,
+    entries: BTreeMap<MemId, Option<Weak<AnyPool>>>,
     last: u16,
 }
 
@@ -209,8 +162,8 @@ impl IdTable {
     fn take(&mut self) -> Result<MemId, Error> {
         let id = self.free_above(self.last).or_else(|| self.free_above(0)).ok_or_else(|| Error::Busy {
             what: format!(
-                "all {} memory ids of the registry: wait until pools and models have ended and their frames \
-                 are returned, or use another registry",
+                "all {} memory ids of the registry: wait until pools have ended and their buffers are \
+                 returned, or use another registry",
                 MemId::MAX
             ),
         })?;
@@ -244,70 +197,16 @@ impl RegisteredId {
         self.id
     }
 
-    /// Sets the id's pool or model.
-    pub(crate) fn enter(&self, carrier: Weak<dyn MemCarrier>) {
-        self.registry.table().entries.insert(self.id, Some(carrier));
+    /// Sets the id's pool.
+    pub(crate) fn enter(&self, pool: Weak<AnyPool>) {
+        self.registry.table().entries.insert(self.id, Some(pool));
     }
 }
 
 impl Drop for RegisteredId {
     fn drop(&mut self) {
         let entry = self.registry.table().entries.remove(&self.id);
-        drop(entry); // without the lock: may be the last reference to its memory
-    }
-}
-
-/// Whether a pool or model hands out buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MemState {
-    /// It hands out buffers.
-    Live,
-    /// Destroyed or dropped; some of its buffers are still out.
-    Ended,
-}
-
-impl fmt::Display for MemState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Live => "live",
-            Self::Ended => "ended",
-        })
-    }
-}
-
-/// A pool or model in a registry. Its `Display` is one line.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RegistryEntry {
-    /// The memory id.
-    pub id: MemId,
-    /// The kind of memory.
-    pub mem_type: MemType,
-    /// The name.
-    pub name: String,
-    /// Whether it has ended.
-    pub state: MemState,
-    /// A pool's counters; all 0 for a model of other memory.
-    pub stats: Stats,
-    /// Where a pool's pages are. For other memory: how many buffers carry the id.
-    pub inflight: Inflight,
-}
-
-impl fmt::Display for RegistryEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, mem_type, name, state, stats, inflight } = self;
-        write!(f, "{id:>5} {mem_type:<7} {state:<5} {name}: {} out", inflight.out)?;
-        if *mem_type == MemType::Pool {
-            let Inflight { total, cache, lanes, ring, frag, uncollected, .. } = inflight;
-            write!(f, " of {total} (cache {cache}, lanes {lanes}, ring {ring}, frag {frag}")?;
-            write!(f, ", uncollected {uncollected})")?;
-            write!(f, ", hold {} release {}", stats.hold, stats.release)?;
-        }
-        if let Some(percent) = stats.recycle_percent() {
-            write!(f, ", recycled {percent:.1} %")?;
-        }
-        Ok(())
+        drop(entry); // without the lock: may be the last reference to the memory
     }
 }
 
@@ -335,5 +234,45 @@ mod tests {
         assert!(text.contains("all 65533 memory ids") && text.contains("use another registry"), "{text}");
         let back = all.swap_remove(40_000).id().get();
         assert_eq!(registry.register().expect("one came back").id().get(), back);
+    }
+
+    fn pool(registry: &Registry) -> Result<crate::Pool, Error> {
+        let memory = crate::DeviceMemory::new("16 pages", 16 << 12, crate::NodeId(0))?;
+        let registry = Some(registry.clone());
+        crate::Pool::new(crate::PoolParams { name: "ending".into(), registry, ..Default::default() }, memory)
+    }
+
+    #[test]
+    fn a_pool_keeps_its_id_until_the_last_buffer_returns() {
+        let registry = Registry::new();
+        let ending = pool(&registry).expect("the first").bind();
+        let (buffer, id) = (ending.alloc_page().expect("16 are free"), ending.handle().mem_id());
+        let observer = ending.handle();
+        drop(ending);
+        let entry = registry.pool(id).expect("a buffer is out");
+        assert_eq!((entry.is_destroyed(), entry.inflight().out), (true, 1));
+        // All other ids go round, and this one is left out at the wrap.
+        let next_id = || registry.register().expect("it is given back at once").id();
+        for _ in 0..MemId::MAX {
+            assert_ne!(next_id(), id);
+        }
+        std::thread::spawn(move || drop(buffer)).join().expect("a drop does not panic");
+        assert!(registry.is_empty(), "the observers keep no id");
+        for number in 3..=MemId::MAX {
+            assert_eq!(next_id().get(), number);
+        }
+        assert_eq!(next_id(), id, "after all others");
+        drop((observer, entry));
+    }
+
+    #[test]
+    fn a_full_registry_refuses_pools_and_says_what_to_do() {
+        let registry = Registry::new();
+        let all: Vec<_> = (0..MemId::MAX).map(|_| registry.register().expect("one is free")).collect();
+        let refused = pool(&registry).expect_err("no id is free");
+        assert!(matches!(refused, Error::Busy { .. }) && refused.to_string().contains("65533"), "{refused}");
+        drop(pool(&Registry::new()).expect("another registry"));
+        drop(all);
+        drop(pool(&registry).expect("there is room"));
     }
 }

@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use crate::buf::page_buf::PageBuf;
 use crate::packet::chain::MAX_FRAGS;
-use crate::packet::memory::Memory;
 use crate::packet::xdp_frame::XdpFrame;
 
 impl PageBuf {
@@ -34,7 +33,7 @@ impl PageBuf {
         if !inside || self.as_ptr().is_none() {
             return Err(self);
         }
-        Ok(Bytes::from_owner(Apart { memory: Memory::Pool(self), data: offset, len }))
+        Ok(Bytes::from_owner(Apart { buffer: self, data: offset, len }))
     }
 }
 
@@ -59,19 +58,17 @@ impl XdpFrame {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn into_bytes(self) -> Result<impl Iterator<Item = Bytes>, XdpFrame> {
-        if self.segments().any(|segment| segment.data().len() < segment.len()) {
+        if self.segments().any(|segment| segment.data().len() < segment.len) {
             return Err(self);
         }
         let mut parts = BytesParts::new();
-        let (head, range) = self.take_apart(|frag| {
+        let (buffer, range, _) = self.take_apart(|frag| {
             let (data, len) = (frag.offset(), frag.len());
-            let memory = Memory::Pool(frag.into_buffer());
-            parts.push(Bytes::from_owner(Apart { memory, data, len }));
+            parts.push(Bytes::from_owner(Apart { buffer: frag.into_buffer(), data, len }));
         });
         let (data, len) = (range.start as usize, range.len());
-        if len > 0 || head.is_err() {
-            let memory = head.map_or_else(|memory| memory, Memory::Pool);
-            parts.push_front(Bytes::from_owner(Apart { memory, data, len }));
+        if len > 0 {
+            parts.push_front(Bytes::from_owner(Apart { buffer, data, len }));
         }
         Ok(parts.into_iter())
     }
@@ -79,14 +76,14 @@ impl XdpFrame {
 
 /// Owns the `len` bytes of a packet from `data` on.
 struct Apart {
-    memory: Memory,
+    buffer: PageBuf,
     data: usize,
     len: usize,
 }
 
 impl AsRef<[u8]> for Apart {
     fn as_ref(&self) -> &[u8] {
-        self.memory.bytes().map_or(&[], |bytes| &bytes[self.data..self.data + self.len])
+        self.buffer.bytes().map_or(&[], |bytes| &bytes[self.data..self.data + self.len])
     }
 }
 

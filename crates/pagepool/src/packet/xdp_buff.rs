@@ -117,11 +117,6 @@ impl XdpBuff {
         Self { head: frag, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
     }
 
-    #[inline]
-    pub(crate) fn from_parts(head: PageBuf, [meta, data, end]: [u32; 3], chain: Chain) -> Self {
-        Self { head, meta, data, end, chain }
-    }
-
     /// Takes the packet apart without a drop. The caller ends the chain.
     #[inline]
     pub(crate) fn into_parts(self) -> (PageBuf, [u32; 3], Chain) {
@@ -246,6 +241,7 @@ impl XdpBuff {
     }
 
     /// The further buffers, in order.
+    #[inline]
     pub fn frags(&self) -> &[Frag] {
         self.chain.frags(&self.head)
     }

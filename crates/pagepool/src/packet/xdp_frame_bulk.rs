@@ -21,7 +21,6 @@ use crate::buf::bulk::{GivenUp, ReturnPath, put_frags, put_parted, taken};
 use crate::buf::page_buf::PageBuf;
 use crate::holders::tag::Tag;
 use crate::packet::chain::Chain;
-use crate::packet::memory::Memory;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
 
@@ -88,13 +87,12 @@ impl XdpFrameBulk {
         self.len() == 0
     }
 
-    /// Collects a frame's further buffers, then its first. Flushes first if there is no room. Memory outside
-    /// of pools returns at once. Linux: `xdp_return_frame_bulk`.
+    /// Collects a frame's further buffers, then its first. Flushes first if there is no room. Linux:
+    /// `xdp_return_frame_bulk`.
     #[doc(alias = "xdp_return_frame_bulk")]
     #[inline]
     pub fn push(&mut self, frame: XdpFrame) {
-        let (memory, _, chain) = frame.into_parts();
-        let Memory::Pool(head) = memory else { return };
+        let (head, _, chain) = frame.into_buff().into_parts();
         if chain.is_none() { self.push_buffer(head) } else { self.push_several(head, chain) }
     }
 
@@ -172,23 +170,6 @@ impl Drop for XdpFrameBulk {
     fn drop(&mut self) {
         self.flush();
     }
-}
-
-/// Returns frames of any pools, mixed; empties the vector but keeps its capacity. Any thread.
-///
-/// ```
-/// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
-/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-/// let mut sent: Vec<XdpFrame> =
-///     (0..3).map(|_| XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap().into()).collect();
-/// pagepool::put_frames(&mut sent);
-/// assert_eq!((sent.len(), pool.stats().recycle_cached), (0, 3));
-/// # Ok::<(), pagepool::Error>(())
-/// ```
-pub fn put_frames(frames: &mut Vec<XdpFrame>) {
-    let mut bulk = XdpFrameBulk::new();
-    frames.drain(..).for_each(|frame| bulk.push(frame));
 }
 
 /// Returns packets of any pools, mixed; empties the vector but keeps its capacity. Works like
@@ -302,11 +283,16 @@ mod tests {
         taken
     }
 
+    fn in_bulk(frames: Vec<XdpFrame>) {
+        let mut bulk = XdpFrameBulk::new();
+        frames.into_iter().for_each(|frame| bulk.push(frame));
+    }
+
     #[test]
     fn each_pool_is_locked_once_for_64_buffers() {
-        assert_eq!(locks(|mut frames| put_frames(&mut frames)), 3);
+        assert_eq!(locks(in_bulk), 3);
         assert_eq!(locks(drop), 64);
-        let first = |frame: XdpFrame| frame.into_buff().expect("it is a pool's").into_parts().0;
+        let first = |frame: XdpFrame| frame.into_buff().into_parts().0;
         let bulk = |put: fn(&mut Vec<PageBuf>)| {
             move |frames: Vec<XdpFrame>| put(&mut frames.into_iter().map(first).collect())
         };

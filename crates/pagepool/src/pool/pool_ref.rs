@@ -3,7 +3,7 @@
 // UNSAFETY: a pool is reached by its address, and its registration while it has not ended.
 #![expect(unsafe_code)]
 
-use std::any::Any;
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::{self, RawError};
 use crate::buf::raw_bulk::put_addrs;
 use crate::core::pool_core::{PoolCore, PoolPtr};
-use crate::core::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
+use crate::core::registry::{AnyPool, MemId, Registry};
 use crate::holders::view::HoldersView;
 use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
@@ -163,15 +163,18 @@ impl PoolRef {
     }
 }
 
-impl MemCarrier for Placed<PoolCore> {
-    fn entry(&self, id: MemId) -> RegistryEntry {
-        RegistryEntry {
-            id,
-            mem_type: MemType::Pool,
-            name: self.name.clone(),
-            state: if self.returns.lock().detached { MemState::Ended } else { MemState::Live },
-            stats: stats(self),
-            inflight: inflight(self),
+/// One line: memory id, state, name, where the pages are, counters.
+impl fmt::Display for PoolRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.is_destroyed() { "ended" } else { "live" };
+        let (stats, Inflight { total, cache, lanes, ring, frag, uncollected, out, .. }) =
+            (self.stats(), self.inflight());
+        write!(f, "{:>5} {state:<5} {}: {out} out of {total} ", self.mem_id(), self.name())?;
+        write!(f, "(cache {cache}, lanes {lanes}, ring {ring}, frag {frag}, uncollected {uncollected}), ")?;
+        write!(f, "hold {} release {}", stats.hold, stats.release)?;
+        match stats.recycle_percent() {
+            Some(percent) => write!(f, ", recycled {percent:.1} %"),
+            None => Ok(()),
         }
     }
 }
@@ -196,18 +199,17 @@ impl Registry {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn pools(&self) -> Vec<PoolRef> {
-        self.carriers().into_iter().filter_map(|(_, carrier)| pool_of(carrier)).collect()
+        self.entries().into_iter().filter_map(pool_of).collect()
     }
 
     /// The pool with this id.
     pub fn pool(&self, id: MemId) -> Option<PoolRef> {
-        self.carrier(id).and_then(pool_of)
+        self.entry(id).and_then(pool_of)
     }
 }
 
-fn pool_of(carrier: Arc<dyn MemCarrier>) -> Option<PoolRef> {
-    let any: Arc<dyn Any + Send + Sync> = carrier;
-    any.downcast::<Placed<PoolCore>>().ok().map(|pool| PoolRef(pool.into()))
+fn pool_of(entry: Arc<AnyPool>) -> Option<PoolRef> {
+    entry.downcast::<Placed<PoolCore>>().ok().map(|pool| PoolRef(pool.into()))
 }
 
 pub(crate) fn stats(shared: &PoolCore) -> Stats {
