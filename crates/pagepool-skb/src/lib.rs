@@ -34,7 +34,7 @@
 //! | write headers | [`SkBuff::push`], [`SkBuff::put`], [`SkBuff::cow_head`] |
 //! | consume data | [`SkBuff::pull`], [`SkBuff::trim`], [`SkBuff::make_linear`], [`SkBuff::copy_bits`] |
 //! | share, divide, merge | `clone`, [`SkBuff::split`], [`SkBuff::try_coalesce`] |
-//! | send | [`SkBuff::io_slices`]; to a device [`SkBuff::head_dma_addr_in`], [`SkbFrag::dma_addr_in`] |
+//! | send | [`SkBuff::chunks`]; to a device [`SkBuff::head_dma_addr_in`], [`SkbFrag::dma_addr_in`] |
 //!
 //! # Features
 //!

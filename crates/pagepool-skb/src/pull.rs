@@ -70,7 +70,8 @@ impl SkBuff {
         self.tail = self.data + len.min(self.head_len()) as u32;
     }
 
-    /// Makes the first `len` bytes linear: they are in the head. Linux: `pskb_may_pull`.
+    /// Makes the first `len` bytes linear: they are in the head. With [`len`](Self::len), all of the
+    /// packet is. Linux: `pskb_may_pull`, `skb_linearize`.
     ///
     /// Free if they are already. Otherwise they are copied behind the head's data, if there is room and no
     /// clone, or together with it into ordinary memory: the block's own 512 bytes, or an allocation. Consumed
@@ -91,6 +92,7 @@ impl SkBuff {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[doc(alias = "pskb_may_pull")]
+    #[doc(alias = "skb_linearize")]
     pub fn make_linear(&mut self, len: usize) -> Result<(), SkbError> {
         let Some(more) = len.checked_sub(self.head_len()).filter(|&more| more > 0) else { return Ok(()) };
         if len > self.len() {
@@ -108,21 +110,5 @@ impl SkBuff {
         block.frags_mut().pull(more);
         self.tail += more as u32;
         Ok(())
-    }
-
-    /// Makes the whole packet linear, see [`make_linear`](Self::make_linear). Linux: `skb_linearize`.
-    ///
-    /// ```
-    /// # use pagepool_skb::{SkBuff, SkbCache};
-    /// # let cache = SkbCache::new(8)?;
-    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head ").unwrap();
-    /// packet.add_frag(std::sync::Arc::<[u8]>::from(*b"and data"), 0, 8).unwrap();
-    /// packet.linearize().unwrap();
-    /// assert_eq!((packet.data(), packet.nr_frags()), (&b"head and data"[..], 0));
-    /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    #[doc(alias = "skb_linearize")]
-    pub fn linearize(&mut self) -> Result<(), SkbError> {
-        self.make_linear(self.len())
     }
 }

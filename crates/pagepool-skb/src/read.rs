@@ -1,6 +1,5 @@
-//! Reads packets: as slices for vectored sends, and as copies.
+//! Reads packets: as slices, for example for vectored sends, and as copies.
 
-use std::io::IoSlice;
 use std::ops::Range;
 
 use crate::block::Block;
@@ -9,15 +8,8 @@ use crate::frag::SkbFrag;
 use crate::sk_buff::SkBuff;
 
 impl SkBuff {
-    /// The packet's bytes in place, in order: the head if it has data, then each fragment. `None` if the CPU
-    /// cannot read all.
-    pub fn chunks(&self) -> Option<impl Iterator<Item = &[u8]>> {
-        let head = Some(self.data()).filter(|data| !data.is_empty());
-        self.readable().then(|| head.into_iter().chain(self.frags().iter().map(SkbFrag::data)))
-    }
-
-    /// Fills slices for a vectored send, without a copy; returns how many: one per chunk (up to 18), as far
-    /// as there is room. Linux: `skb_to_sgvec`.
+    /// The packet's bytes in place, in order: the head if it has data, then each fragment; at most 18 slices.
+    /// `None` if the CPU cannot read all. Linux: `skb_to_sgvec`.
     ///
     /// ```
     /// # use pagepool_skb::{SkBuff, SkbCache};
@@ -25,17 +17,16 @@ impl SkBuff {
     /// let cache = SkbCache::new(8)?;
     /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head ").unwrap();
     /// packet.add_frag(std::sync::Arc::<[u8]>::from(*b"and data"), 0, 8).unwrap();
-    /// let mut slices = [IoSlice::new(&[]); 18];
-    /// let n = packet.io_slices(&mut slices).unwrap();
+    /// let slices: Vec<IoSlice> = packet.chunks().unwrap().map(IoSlice::new).collect();
     /// let mut sent = Vec::new();
-    /// sent.write_vectored(&slices[..n]).unwrap();
-    /// assert_eq!((n, &sent[..]), (2, &b"head and data"[..]));
+    /// sent.write_vectored(&slices).unwrap();
+    /// assert_eq!((slices.len(), &sent[..]), (2, &b"head and data"[..]));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[doc(alias = "skb_to_sgvec")]
-    pub fn io_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> Result<usize, SkbError> {
-        let chunks = self.chunks().ok_or(SkbError::Unreadable)?;
-        Ok(into.iter_mut().zip(chunks).map(|(slice, chunk)| *slice = IoSlice::new(chunk)).count())
+    pub fn chunks(&self) -> Option<impl Iterator<Item = &[u8]>> {
+        let head = Some(self.data()).filter(|data| !data.is_empty());
+        self.readable().then(|| head.into_iter().chain(self.frags().iter().map(SkbFrag::data)))
     }
 
     /// Fills `into` with the bytes from `offset` on. Linux: `skb_copy_bits`.

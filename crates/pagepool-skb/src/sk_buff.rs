@@ -248,12 +248,6 @@ impl SkBuff {
         self.recycle
     }
 
-    /// Marks the packet for recycling. Linux: `skb_mark_for_recycle`.
-    #[doc(alias = "skb_mark_for_recycle")]
-    pub fn mark_for_recycle(&mut self) {
-        self.recycle = true;
-    }
-
     /// Whether the CPU can read all of it. It can always read the head. Linux: `skb_frags_readable`.
     #[doc(alias = "skb_frags_readable")]
     pub fn readable(&self) -> bool {

@@ -99,7 +99,8 @@ fn skb_a_merged_clone_and_its_source_end_at_once() {
         let (scene, pool) = scene(1, small(1, 1));
         let cache = SkbCache::new(2).unwrap();
         let [mut one, mut two] = [0, 1].map(|_| SkBuff::with_capacity(&cache, 0, 0).unwrap());
-        one.mark_for_recycle();
+        one.add_frag(pool.alloc_page().unwrap(), 0, 1).unwrap(); // marks it for recycling
+        one.trim(0).unwrap();
         two.add_frag(pool.alloc_page().unwrap(), 0, 1000).unwrap();
         one.try_coalesce(two.clone()).unwrap();
         let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
-use std::io::IoSlice;
 use std::sync::Arc;
 
 use pagepool::{
@@ -306,7 +305,7 @@ fn packets_are_made_linear_at_every_bound() {
         packet.make_linear(at).unwrap();
         assert_eq!((packet.head_len(), contents(&packet)), (at.max(100), whole.clone()));
         assert_eq!(packet.make_linear(401), Err(SkbError::TooShort));
-        packet.linearize().unwrap();
+        packet.make_linear(packet.len()).unwrap();
         assert_eq!((packet.nr_frags(), packet.data()), (0, &whole[..]));
         clone.iter().for_each(|clone| assert_eq!(contents(clone), whole));
     }
@@ -376,7 +375,8 @@ fn what_may_not_be_merged_comes_back_whole() {
     drop(clone);
     refuses(&mut one, SkBuff::from_bytes(&cache, 0, &data).unwrap(), "the marks differ");
     let mut marked = SkBuff::from_bytes(&cache, 0, &data).unwrap();
-    marked.mark_for_recycle();
+    marked.add_frag(pool.alloc_page().unwrap(), 0, 1).unwrap();
+    marked.trim(data.len()).unwrap();
     refuses(&mut one, marked, "the other's head lies in ordinary memory");
     let source = received(&pool, &cache, 1400, 0);
     let clone = source.clone();
@@ -457,10 +457,9 @@ fn unreadable_memory_is_carried_and_never_read() {
     packet.add_frag(device.alloc_page().unwrap(), 64, 1000).unwrap();
     packet.add_frag(device.alloc_page().unwrap(), 0, 1000).unwrap();
     assert!(!packet.readable() && packet.chunks().is_none());
-    assert_eq!(packet.linearize(), Err(SkbError::Unreadable));
+    assert_eq!(packet.make_linear(packet.len()), Err(SkbError::Unreadable));
     assert_eq!(packet.copy().err(), Some(SkbError::Unreadable));
     assert_eq!(packet.copy_bits(0, &mut [0]), Err(SkbError::Unreadable));
-    assert_eq!(packet.io_slices(&mut [IoSlice::new(&[])]), Err(SkbError::Unreadable));
     packet.data_mut().unwrap()[0] = 1;
     let source = received(&pool, &cache, 10, 0);
     let source = packet.try_coalesce(source).expect_err("one is readable, the other is not");
@@ -511,7 +510,10 @@ fn an_exhausted_cache_loses_nothing() {
     let frame = SkBuff::from_frame(&cache, frame).expect_err("both blocks are taken");
     let packet = SkBuff::from_buff(&cache, frame.into_buff()).expect_err("still");
     assert_eq!((clone.pull(101), clone.trim(101)), (Err(SkbError::Exhausted), Err(SkbError::Exhausted)));
-    assert_eq!((clone.unclone(), clone.linearize()), (Err(SkbError::Exhausted), Err(SkbError::Exhausted)));
+    assert_eq!(
+        (clone.unclone(), clone.make_linear(clone.len())),
+        (Err(SkbError::Exhausted), Err(SkbError::Exhausted))
+    );
     assert_eq!(
         (one.split(1).err(), one.copy().err()),
         (Some(SkbError::Exhausted), Some(SkbError::Exhausted))
@@ -553,12 +555,11 @@ fn packets_outlive_their_cache_and_their_pool() {
 fn slices_point_at_the_bytes_themselves() {
     let (pool, cache) = (pool(), cache());
     let packet = mixed(&pool, &cache);
-    let mut slices = [IoSlice::new(&[]); 18];
-    assert_eq!(packet.io_slices(&mut slices), Ok(4));
-    assert_eq!(slices[0].as_ptr(), packet.data().as_ptr());
-    assert_eq!(slices[2].as_ptr(), packet.frags()[1].data().as_ptr());
-    assert_eq!(slices.iter().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>(), contents(&packet));
-    assert_eq!(packet.io_slices(&mut slices[..2]), Ok(2));
+    let chunks: Vec<_> = packet.chunks().unwrap().collect();
+    assert_eq!(chunks.len(), 4);
+    assert_eq!(chunks[0].as_ptr(), packet.data().as_ptr());
+    assert_eq!(chunks[2].as_ptr(), packet.frags()[1].data().as_ptr());
+    assert_eq!(chunks.concat(), contents(&packet));
     let mut middle = [0; 150];
     packet.copy_bits(75, &mut middle).unwrap();
     assert_eq!(middle, contents(&packet)[75..225]);

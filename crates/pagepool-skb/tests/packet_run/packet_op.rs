@@ -37,7 +37,7 @@ pub enum PacketOp {
     Write(u8),
     /// `make_linear` of `n` sixteenths.
     MakeLinear(u8, u8),
-    /// `linearize`.
+    /// `make_linear` of all.
     Linearize(u8),
     /// `unclone`.
     Unclone(u8),
