@@ -2,8 +2,8 @@
 //! return together.
 
 use pagepool::{
-    Arena, ArenaParams, Bound, DeviceTable, PageBuf, PageIdx, Pool, PoolParams, XdpBuff, put_bulk,
-    put_packets,
+    Arena, ArenaParams, Bound, DeviceTable, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, Pool, PoolParams,
+    XdpBuff, put_bulk, put_packets,
 };
 use std::sync::Arc;
 
@@ -186,8 +186,8 @@ fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
     let mut packets =
         vec![packet(&one, 60), frag, packet(&one, 61), jumbo, packet(&one, 62), packet(&two, 63)];
     let (mut table, mut named) = (DeviceTable::new(PAGES), Vec::new());
-    let mut takes = |page, offset, len| {
-        named.push((page, offset as u32, len as u32));
+    let mut takes = |at: u64, len| {
+        named.push((PageIdx((at >> PAGE_SHIFT) as u32), (at % PAGE_SIZE as u64) as u32, len as u32));
         true
     };
     for _ in 0..2 {
@@ -196,7 +196,7 @@ fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
         drop(packets.remove(0));
     }
     assert_eq!(table.insert_packets(&mut packets, 0, &mut takes), 0, "none is asked for");
-    assert_eq!(table.insert_packets(&mut packets, 64, |_, _, _| false), 0, "refused");
+    assert_eq!(table.insert_packets(&mut packets, 64, |_, _| false), 0, "refused");
     assert_eq!(table.insert_packets(&mut packets, 64, &mut takes), 1, "up to another pool's");
     assert_eq!(table.insert_packets(&mut packets, 64, &mut takes), 1, "which comes by itself");
     assert_eq!((packets.len(), table.len(), out(&one), out(&two)), (0, 4, 3, 1));
@@ -214,10 +214,10 @@ fn packets_outside_the_area_or_the_table_stay_in_the_vector() {
     let (mine, theirs, mut table) = (pool(&here), pool(&there), DeviceTable::new(PAGES));
     insert_pages(&mut table, &mine, 1);
     let mut packets = vec![packet(&theirs, 60)];
-    assert_eq!(table.insert_packets(&mut packets, 64, |_, _, _| panic!("none is asked about")), 0);
+    assert_eq!(table.insert_packets(&mut packets, 64, |_, _| panic!("none is asked about")), 0);
     assert_eq!((packets.len(), packets[0].len(), out(&theirs)), (1, 60, 1));
     let mut short = DeviceTable::new(0);
-    assert_eq!(short.insert_packets(&mut packets, 64, |_, _, _| panic!("none is asked about")), 0);
+    assert_eq!(short.insert_packets(&mut packets, 64, |_, _| panic!("none is asked about")), 0);
     drop((packets, table));
     assert_eq!((out(&mine), out(&theirs)), (0, 0));
 }
@@ -228,7 +228,7 @@ fn a_panic_leaks_only_packets_that_were_not_parked() {
     let (pool, mut table) = (pool(&arena), DeviceTable::new(PAGES));
     let (mut packets, mut asked): (Vec<_>, _) = ((0..5).map(|_| packet(&pool, 60)).collect(), 0);
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        table.insert_packets(&mut packets, 64, |_, _, _| {
+        table.insert_packets(&mut packets, 64, |_, _| {
             asked += 1;
             assert!(asked < 3, "the third");
             true

@@ -125,7 +125,8 @@ impl Sender {
         sent
     }
 
-    #[inline(always)]
+    /// Not inlined, so that its loop has all registers.
+    #[inline(never)]
     fn transmit_pages_of_one_pool(
         &mut self,
         rings: &mut TxRings,
@@ -143,8 +144,7 @@ impl Sender {
         let room = rings.send.room(packets.len()).min(self.room());
         let (layout, copied_from, longest) = (self.layout, self.copied_from, self.limits.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
-        let sent = self.whole.insert_packets(packets, room, |page, offset, len| {
-            let at = (u64::from(page.0) << PAGE_SHIFT) + offset as u64;
+        let sent = self.whole.insert_packets(packets, room, |at, len| {
             // A refused packet stays in the vector: the general path counts it.
             let Ok(descriptor) = layout.descriptor(at, len, false) else { return false };
             if len <= longest {
@@ -214,7 +214,7 @@ impl Sender {
         }
     }
 
-    /// Not inlined, so that its loop has all registers.
+    /// Not inlined, as for pages.
     #[inline(never)]
     fn transmit_frags_of_one_pool(
         &mut self,
@@ -234,8 +234,7 @@ impl Sender {
         let (copied_from, longest) =
             (self.copied_from, self.limits.max_packet.min(self.layout.chunk as usize));
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
-        let sent = self.frags.insert_packets(packets, room, |at, offset, len| {
-            let at = at + offset as u64;
+        let sent = self.frags.insert_packets(packets, room, |at, len| {
             // A refused packet stays in the vector: the general path counts it.
             let fits = len.wrapping_sub(1) < longest; // and is not empty
             if fits {
@@ -664,8 +663,8 @@ mod tests {
         let (mut sender, mut bulk) = (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new());
         let packet = || XdpBuff::new(pool.alloc_page().unwrap(), 300, 60).unwrap();
         let (mut packets, mut sent) = (vec![packet(), packet(), packet()], Vec::new());
-        sender.whole.insert_packets(&mut packets, 2, |page, offset, _| {
-            sent.push((u64::from(page.0) << PAGE_SHIFT) + offset as u64);
+        sender.whole.insert_packets(&mut packets, 2, |at, _| {
+            sent.push(at);
             true
         });
         assert_eq!((sender.held(), packets.len()), (2, 1));
@@ -673,7 +672,7 @@ mod tests {
         bulk.flush();
         assert_eq!((sender.held(), pool.inflight().out), (1, 2));
         assert_eq!((sender.clear(), sender.held(), pool.inflight().out), (1, 0, 1));
-        sender.whole.insert_packets(&mut packets, 2, |_, _, _| true);
+        sender.whole.insert_packets(&mut packets, 2, |_, _| true);
         sender.forget();
         assert_eq!((sender.held(), pool.inflight().out), (1, 1), "what is leaked is out, and counted");
     }
@@ -733,8 +732,8 @@ mod tests {
         let packet = |size: usize| XdpBuff::new(pool.alloc_frag(size).unwrap(), 300, 60).unwrap();
         let mut packets = vec![packet(2048), packet(2048), packet(1024)];
         let mut sent = Vec::new();
-        let taken = sender.frags.insert_packets(&mut packets, 16, |at, offset, len| {
-            sent.push((at + offset as u64, len));
+        let taken = sender.frags.insert_packets(&mut packets, 16, |at, len| {
+            sent.push((at, len));
             true
         });
         let &[(at, len), (next, _)] = &sent[..] else { panic!("{sent:?}") };

@@ -103,18 +103,14 @@ impl XdpBuff {
         Ok(Self { head: buffer, meta: data, data, end, chain: Chain::NONE })
     }
 
-    /// A packet in a whole page, known to end within [`whole_end`].
+    /// A packet in a buffer, known to end within [`hard_end`].
     #[inline(always)]
-    pub(crate) fn whole(page: PageBuf, offset: u32, len: u32) -> Self {
-        debug_assert!(offset + len <= whole_end(page.pool), "I1: a packet of {len} bytes at {offset}");
-        Self { head: page, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
-    }
-
-    /// A packet in a fragment, known to end within it.
-    #[inline(always)]
-    pub(crate) fn in_frag(frag: PageBuf, offset: u32, len: u32) -> Self {
-        debug_assert!(frag.is_frag() && (offset + len) as usize <= frag.len(), "I1: {len} bytes at {offset}");
-        Self { head: frag, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
+    pub(crate) fn within(buffer: PageBuf, offset: u32, len: u32) -> Self {
+        debug_assert!(
+            (offset + len) as usize <= hard_end(&buffer),
+            "I1: a packet of {len} bytes at {offset}"
+        );
+        Self { head: buffer, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
     }
 
     /// Takes the packet apart without a drop. The caller ends the chain.
