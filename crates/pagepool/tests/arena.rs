@@ -439,7 +439,7 @@ fn two_pretended_nodes_have_separate_pages() {
 
 #[test]
 fn interleaved_and_bound_nodes() {
-    let topology = Topology::pretend_interleaved(2);
+    let topology = Topology::pretend(2, |page| NodeId((page.0 % 2) as u8));
     let arena = Arena::new(ArenaParams { topology: topology.clone(), ..params(64 * 4096) }).unwrap();
     let odd = reserve(&arena, 0, Some(NodeId(1)), 64);
     assert_eq!(odd.len(), 32);

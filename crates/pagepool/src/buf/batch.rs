@@ -42,11 +42,6 @@ pub struct Batch {
     pages: [MaybeUninit<u32>; Self::MAX],
 }
 
-// SAFETY: I1. Only the batch owns its pages; what it shares of the pool is `Sync`.
-unsafe impl Send for Batch {}
-// SAFETY: a shared batch allows no change.
-unsafe impl Sync for Batch {}
-
 impl Batch {
     /// Most pages in a batch: the poll budget of the kernel's NAPI, and the default refill.
     pub const MAX: usize = 64;

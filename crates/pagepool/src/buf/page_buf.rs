@@ -73,11 +73,6 @@ pub struct PageBuf {
 const _: () = assert!(size_of::<PageBuf>() == 16, "four handles in a cache line");
 const _: () = assert!(size_of::<Option<PageBuf>>() == 16, "an absent handle costs nothing");
 
-// SAFETY: I1. Only the handle owns its bytes; what it shares of the pool is `Sync`.
-unsafe impl Send for PageBuf {}
-// SAFETY: a shared handle allows only reads of bytes and of atomic counts.
-unsafe impl Sync for PageBuf {}
-
 impl PageBuf {
     /// The page's number in its area; for a fragment, its page's number.
     #[inline]

@@ -171,7 +171,7 @@ fn count_parts(pool: PoolPtr, page: PageIdx, in_frags: bool) {
             pool.split_elsewhere.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(holders) = &pool.holders {
-            holders.frags_out(page, more);
+            holders.record(page).inspect(|record| record.frags_out(more));
         }
     }
 }

@@ -161,7 +161,7 @@ impl HolderTable {
         let records = Placed::all_sparingly((0..(pages >> order) as usize).map(|_| HolderRecord::default()));
         let sites = Placed::all_sparingly(some(SITES, recorded.sites).map(|_| SiteRow::empty()));
         let tags = Placed::all_sparingly((0..TAGS).map(|_| TagRow::empty()));
-        let threads = Placed::all_sparingly(some(THREADS, recorded.sites).map(|_| HolderThread::default()));
+        let threads = Placed::all_sparingly(some(THREADS, recorded.sites).map(|_| HolderThread::empty()));
         let stacks = Placed::all(some(STACKS, recorded.one_stack_in > 0).map(|_| StackRow::empty()));
         let tables = [place_of(&sites), place_of(&tags), place_of(&threads), place_of(&stacks)];
         let head = HolderHead {
@@ -220,7 +220,7 @@ impl HolderTable {
         self.idle_cache_is_lent.store(out, Ordering::Relaxed);
     }
 
-    fn record(&self, page: PageIdx) -> Option<&HolderRecord> {
+    pub(crate) fn record(&self, page: PageIdx) -> Option<&HolderRecord> {
         self.records.get((page.0 >> self.head.order) as usize)
     }
 
@@ -255,21 +255,6 @@ impl HolderTable {
         }
     }
 
-    /// `n` more fragments of a page are out.
-    pub(crate) fn frags_out(&self, page: PageIdx, n: u32) {
-        self.record(page).into_iter().for_each(|record| record.frags_out(n));
-    }
-
-    /// `n` more (or fewer, below 0) fragments of a page wait to be collected.
-    pub(crate) fn frags_wait(&self, page: PageIdx, n: i32) {
-        self.record(page).into_iter().for_each(|record| record.frags_wait(n));
-    }
-
-    /// `n` fragments of a page were counted as returned.
-    pub(crate) fn frags_returned(&self, page: PageIdx, n: u32) {
-        self.record(page).into_iter().for_each(|record| record.frags_returned(n));
-    }
-
     /// Sets or clears the tag of the owner's next allocations.
     pub(crate) fn tag_next(&self, tag: Option<Tag>) {
         self.last.tag.store(tag.map_or(0, |tag| self.tag_id(tag)).into(), Ordering::Relaxed);
@@ -302,16 +287,10 @@ impl HolderTable {
         let name = tag.name(); // outside the lock below
         let mut names = self.names.lock();
         let KnownTexts { tags, tags_of_rows, .. } = &mut *names;
-        let id = match tags.get(&tag) {
-            Some(&id) => id,
-            None if tags.len() == TAGS => 0,
-            None => {
-                let id = self.enter(OF_TAGS, self.tags.get(tags.len()), |row| row.write(name));
-                tags_of_rows.push(tag);
-                tags.insert(tag, id);
-                id
-            }
-        };
+        let id = self.id_of(OF_TAGS, &self.tags, tags, tag, |row| row.write(name));
+        if usize::from(id) > tags_of_rows.len() {
+            tags_of_rows.push(tag);
+        }
         last.store(u32::from(tag.number()) << 16 | u32::from(id), Ordering::Relaxed);
         id
     }
@@ -375,17 +354,8 @@ impl HolderTable {
 
     /// The id of a site by its text: copies of a call share one.
     fn enter_site(&self, text: String) -> u16 {
-        let mut names = self.names.lock();
-        let next = names.sites.len();
-        if next == SITES {
-            return names.sites.get(&text).copied().unwrap_or(0); // the map grows no further
-        }
-        let found = names.sites.get(&text).copied();
-        found.unwrap_or_else(|| {
-            let id = self.enter(OF_SITES, self.sites.get(next), |row| row.write_end(&text));
-            names.sites.insert(text, id);
-            id
-        })
+        let known = &mut self.names.lock().sites;
+        self.id_of(OF_SITES, &self.sites, known, text.clone(), |row| row.write_end(&text))
     }
 
     /// The current owner thread's id in records.
@@ -404,16 +374,11 @@ impl HolderTable {
     /// The calling thread's id in records; `token` is its token.
     #[cold]
     fn thread(&self, token: u64) -> u16 {
-        let mut names = self.names.lock();
-        let next = names.threads.len();
-        let write = |row: &HolderThread| {
+        let known = &mut self.names.lock().threads;
+        self.id_of(OF_THREADS, &self.threads, known, token, |row| {
             let (tid, name) = thread_id_and_name();
             row.write(tid, name);
-        };
-        if next == THREADS {
-            return names.threads.get(&token).copied().unwrap_or(0); // the map grows no further
-        }
-        *names.threads.entry(token).or_insert_with(|| self.enter(OF_THREADS, self.threads.get(next), write))
+        })
     }
 
     /// The id of this allocation's stack, if it is sampled.
@@ -427,26 +392,29 @@ impl HolderTable {
     #[cold]
     fn find_stack(&self, at: CallPlace) -> u16 {
         let text = stack_text(at); // outside the lock
-        let mut names = self.names.lock();
-        let next = names.stacks.len();
-        if next == STACKS {
-            return names.stacks.get(&text).copied().unwrap_or(0);
-        }
-        let write = |row: &StackRow| row.write(&text);
-        *names
-            .stacks
-            .entry(text.clone())
-            .or_insert_with(|| self.enter(OF_STACKS, self.stacks.get(next), write))
+        let known = &mut self.names.lock().stacks;
+        self.id_of(OF_STACKS, &self.stacks, known, text.clone(), |row| row.write(&text))
     }
 
-    /// Writes the table's next row, and returns its id; 0 without a row.
-    fn enter<T>(&self, table: usize, row: Option<&T>, write: impl FnOnce(&T)) -> u16 {
-        let Some(row) = row else { return 0 };
+    /// The id of what `key` stands for, with the lock held. Something new gets the next row, if there is one;
+    /// otherwise 0, and the map grows no further.
+    fn id_of<K: Ord, T>(
+        &self,
+        table: usize,
+        rows: &[T],
+        known: &mut BTreeMap<K, u16>,
+        key: K,
+        write: impl FnOnce(&T),
+    ) -> u16 {
+        if let Some(&id) = known.get(&key) {
+            return id;
+        }
+        let Some(row) = rows.get(known.len()) else { return 0 };
         write(row);
-        let used = &self.head.used[table];
-        let next = used.load(Ordering::Relaxed) + 1;
-        used.store(next, Ordering::Release);
-        next as u16
+        let id = known.len() as u16 + 1;
+        self.head.used[table].store(id.into(), Ordering::Release);
+        known.insert(key, id);
+        id
     }
 
     /// The holder of a page that is out: when it went out, its tag, and the rest. `now_ms` of the coarse

@@ -45,26 +45,26 @@ impl<const WORDS: usize> TextRow<WORDS> {
 }
 
 /// A thread in such a table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C)]
 pub struct HolderThread {
     tid: AtomicU64,
-    name: [AtomicU64; 2],
+    name: TextRow<2>,
 }
 
 impl HolderThread {
+    pub(crate) fn empty() -> Self {
+        Self { tid: AtomicU64::new(0), name: TextRow::empty() }
+    }
+
     pub(crate) fn write(&self, tid: u64, name: [u8; 16]) {
         self.tid.store(tid, Relaxed);
-        for (word, half) in self.name.iter().zip(name.as_chunks::<8>().0) {
-            word.store(u64::from_ne_bytes(*half), Relaxed);
-        }
+        self.name.write_bytes(&name);
     }
 
     /// The system's thread id, and the name.
     pub(crate) fn read(&self) -> (u32, String) {
-        let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        (self.tid.load(Relaxed) as u32, String::from_utf8_lossy(&bytes[..end]).into_owned())
+        (self.tid.load(Relaxed) as u32, self.name.read())
     }
 }
 

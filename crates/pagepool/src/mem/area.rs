@@ -96,16 +96,11 @@ struct Going {
 }
 
 impl Regions {
-    /// Mappings that other threads unmap.
-    fn going_elsewhere(&self) -> impl Iterator<Item = &Arc<Mapping>> {
+    /// Mappings that this thread unmaps (their domains called it), or those that other threads unmap.
+    fn going(&self, on_this_thread: bool) -> impl Iterator<Item = &Arc<Mapping>> {
         let here = this_thread();
-        self.going.iter().filter(move |going| going.thread != here).map(|going| &going.mapping)
-    }
-
-    /// Mappings that this thread unmaps: their domains called it.
-    fn going_here(&self) -> impl Iterator<Item = &Arc<Mapping>> {
-        let here = this_thread();
-        self.going.iter().filter(move |going| going.thread == here).map(|going| &going.mapping)
+        let is_such = move |going: &&Going| (going.thread == here) == on_this_thread;
+        self.going.iter().filter(is_such).map(|going| &going.mapping)
     }
 
     fn refuse_closed(&self) -> Result<(), Error> {
@@ -482,9 +477,9 @@ impl Area {
     /// attached already. Fails if the provider was dropped.
     pub fn attach(&self, domain: &Arc<dyn DmaDomain>) -> Result<Arc<Mapping>, Error> {
         let id = domain.id();
-        let mut regions = self.lock_when(|regions| regions.going_elsewhere().all(|m| m.id() != id));
+        let mut regions = self.lock_when(|regions| regions.going(false).all(|m| m.id() != id));
         regions.refuse_closed()?;
-        if regions.going_here().any(|m| m.id() == id) {
+        if regions.going(true).any(|m| m.id() == id) {
             return Err(Error::Busy { what: "this thread is unmapping the same domain".into() });
         }
         if let Some(mapping) = regions.mappings.iter().find(|m| m.id() == domain.id()) {
@@ -540,9 +535,9 @@ impl Area {
         drop(regions);
         while self.forget(|_| true, || true) {}
         // A domain that this thread is unmapping may have dropped the provider: unmaps the rest of it.
-        let left: Vec<_> = self.regions.lock().going_here().cloned().collect();
+        let left: Vec<_> = self.regions.lock().going(true).cloned().collect();
         left.iter().for_each(|m| (0..self.regions()).for_each(|r| m.unmap(&self.region(r))));
-        drop(self.lock_when(|regions| regions.going_elsewhere().next().is_none()));
+        drop(self.lock_when(|regions| regions.going(false).next().is_none()));
     }
 
     /// Removes a mapping if `may` returns true under the lock, and unmaps it without the lock: its domain

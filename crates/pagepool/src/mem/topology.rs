@@ -94,6 +94,7 @@ impl Topology {
     }
 
     /// A machine whose kernel has no NUMA calls (`ENOSYS`), for tests.
+    #[doc(hidden)]
     pub fn without_numa_calls() -> Self {
         Self::from_probe(Err(io::ErrorKind::Unsupported.into()), Ok(String::new()), |_| String::new())
     }
@@ -102,11 +103,6 @@ impl Topology {
     /// node. A page of a higher order exists only if all its base pages are on one node.
     pub fn pretend(nodes: u8, node_of_page: impl Fn(PageIdx) -> NodeId + Send + Sync + 'static) -> Self {
         Self::pretend_sized(nodes, move |page, _| node_of_page(page))
-    }
-
-    /// A simulated machine on which page `i` of an arena is on node `i % nodes`. So all pages have order 0.
-    pub fn pretend_interleaved(nodes: u8) -> Self {
-        Self::pretend_sized(nodes, move |page, _| NodeId((page.0 % u32::from(nodes.max(1))) as u8))
     }
 
     /// A simulated machine on which an arena is `nodes` equal stretches, the first on node 0 and so on.
@@ -266,8 +262,6 @@ mod tests {
         let node = |t: &Topology, page| t.pretended_node_of(PageIdx(page), 64).unwrap().0;
         let halves = Topology::pretend_halves(2);
         assert_eq!([0, 31, 32, 63].map(|p| node(&halves, p)), [0, 0, 1, 1]);
-        let interleaved = Topology::pretend_interleaved(3);
-        assert_eq!([0, 1, 2, 3].map(|p| node(&interleaved, p)), [0, 1, 2, 0]);
         let wild = Topology::pretend(2, |_| NodeId(9));
         assert_eq!(node(&wild, 0), 1, "a node that does not exist becomes the last one");
     }

@@ -71,6 +71,7 @@ impl Bound {
     }
 
     /// The allocations and returns of addresses that run no callback.
+    #[doc(hidden)]
     pub fn cached_addrs(&self) -> CachedAddrs<'_> {
         CachedAddrs { pool: self.ptr(), owner: self.owner(), bound: PhantomData }
     }

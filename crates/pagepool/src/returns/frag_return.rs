@@ -74,7 +74,7 @@ impl PoolPtr {
     #[inline(never)]
     fn split_parts_returned(self, page: PageIdx, left: u32, n: u32) -> bool {
         if let Some(holders) = &self.holders {
-            holders.frags_returned(page, n);
+            holders.record(page).inspect(|record| record.frags_returned(n));
         }
         if left == 0 {
             let meta = self.page_meta(page);
@@ -160,7 +160,7 @@ impl PoolPtr {
     fn note_returned_slow(self, frags: &[u32]) {
         if let Some(holders) = &self.holders {
             for page in frags.iter().map(|&page| PageIdx(page)) {
-                holders.frags_wait(page, 1);
+                holders.record(page).inspect(|record| record.frags_wait(1));
             }
         }
     }
@@ -170,7 +170,7 @@ impl PoolPtr {
     #[inline(always)]
     pub(crate) fn note_collected(self, page: PageIdx, n: u32) {
         if let Some(holders) = &self.holders {
-            holders.frags_wait(page, -(n as i32));
+            holders.record(page).inspect(|record| record.frags_wait(-(n as i32)));
         }
     }
 
@@ -185,7 +185,7 @@ impl PoolPtr {
             meta.frags.store(frags.wrapping_sub(SLOW_PATH_BIAS), Ordering::Relaxed);
             meta.parts.fetch_add(SLOW_PATH_BIAS, Ordering::Relaxed);
         }
-        holders.frags_out(page, n);
+        holders.record(page).inspect(|record| record.frags_out(n));
     }
 
     /// Returns fragments (at least one, given by their pages) through the ring. Any thread.
