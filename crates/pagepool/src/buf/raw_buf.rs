@@ -131,7 +131,7 @@ impl PageBuf {
 
 /// Marks a buffer from `start` in the area as out; a fragment up to `end`.
 fn mark(pool: &PoolCore, start: u64, end: Option<u64>) {
-    let marks = pool.area.raw_out();
+    let marks = &pool.area.raw_out;
     if let Some(end) = end {
         let (word, bit) = mark_at(end - 1);
         marks.last[word].fetch_or(bit, Ordering::Relaxed);
@@ -193,7 +193,7 @@ fn from_marks(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
         return Err(RawError::NotOut(addr));
     }
     let (word, bit) = mark_at(start);
-    let marks = &pool.area.raw_out().start[word];
+    let marks = &pool.area.raw_out.start[word];
     if marks.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
         return Err(RawError::NotOut(addr)); // another thread returned it first
     }
@@ -215,7 +215,7 @@ fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBu
         }
         Some(end) => {
             let (word, bit) = mark_at(end - 1);
-            pool.area.raw_out().last[word].fetch_and(!bit, Ordering::Relaxed);
+            pool.area.raw_out.last[word].fetch_and(!bit, Ordering::Relaxed);
             PageBuf::frag(pool, page, (start - page.offset()) as usize, (end - start) as usize)
         }
     }
@@ -223,7 +223,7 @@ fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBu
 
 /// The offset of the nearest start mark at or before `offset` in its page.
 fn find_start(pool: &PoolCore, page: PageIdx, offset: u64) -> Option<u64> {
-    let marks = &pool.area.raw_out().start;
+    let marks = &pool.area.raw_out.start;
     let (first, last) = (page.0 as usize, (offset >> PAGE_SHIFT) as usize);
     let upto = u64::MAX >> (63 - ((offset >> LINE_SHIFT) & 63));
     (first..=last).rev().find_map(|word| {
@@ -235,7 +235,7 @@ fn find_start(pool: &PoolCore, page: PageIdx, offset: u64) -> Option<u64> {
 
 /// The offset behind the nearest end mark at or after `start` in its page; `None` for a whole page.
 fn find_end(pool: &PoolCore, page: PageIdx, start: u64) -> Option<u64> {
-    let marks = &pool.area.raw_out().last;
+    let marks = &pool.area.raw_out.last;
     let (first, last) = ((start >> PAGE_SHIFT) as usize, page.0 as usize + (1 << pool.geometry.order()) - 1);
     let from = u64::MAX << ((start >> LINE_SHIFT) & 63);
     (first..=last).find_map(|word| {

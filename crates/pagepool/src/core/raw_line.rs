@@ -53,7 +53,7 @@ impl RawLine {
     pub(crate) fn new(area: &Area, mapping: Option<&Arc<Mapping>>, pool: u32, head_mask: NonZeroU32) -> Self {
         let mapping = mapping.map(|mapping| NonNull::from(&**mapping));
         let takers = AtomicU32::new(OWNER_ALONE);
-        Self { words: NonNull::from(area.raw_pages()), mapping, pool, head_mask, takers }
+        Self { words: NonNull::from(&*area.raw_pages), mapping, pool, head_mask, takers }
     }
 
     /// The first domain.

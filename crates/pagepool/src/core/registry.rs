@@ -67,13 +67,7 @@ impl fmt::Display for MemId {
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Registry(RegistryScope);
-
-#[derive(Clone)]
-enum RegistryScope {
-    Process,
-    Own(Arc<UnseenLock<IdTable>>),
-}
+pub struct Registry(Option<Arc<UnseenLock<IdTable>>>); // none: the process's
 
 static PROCESS: UnseenLock<IdTable> = UnseenLock::new(IdTable::EMPTY);
 
@@ -92,7 +86,7 @@ impl fmt::Debug for Registry {
 impl Registry {
     /// An empty registry.
     pub fn new() -> Self {
-        Self(RegistryScope::Own(Arc::new(UnseenLock::new(IdTable::EMPTY))))
+        Self(Some(Arc::new(UnseenLock::new(IdTable::EMPTY))))
     }
 
     /// The process's registry, the default for pools.
@@ -107,7 +101,7 @@ impl Registry {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn process() -> Self {
-        Self(RegistryScope::Process)
+        Self(None)
     }
 
     /// Ids in use.
@@ -141,8 +135,8 @@ impl Registry {
 
     fn table(&self) -> impl DerefMut<Target = IdTable> {
         match &self.0 {
-            RegistryScope::Process => PROCESS.lock(),
-            RegistryScope::Own(table) => table.lock(),
+            None => PROCESS.lock(),
+            Some(table) => table.lock(),
         }
     }
 }

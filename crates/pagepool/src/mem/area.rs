@@ -35,8 +35,10 @@ pub struct Area {
     len_bytes: u64,
     region_shift: u32,
     meta: Table<PageMeta>,
-    raw_pages: Table<AtomicU32>,
-    raw_out: RawOut,
+    /// Per page: the pool's id while a plain whole page of it is out as a raw address, else 0 (raw_page.rs).
+    pub(crate) raw_pages: Table<AtomicU32>,
+    /// The marks of all other raw addresses that are out.
+    pub(crate) raw_out: RawOut,
     shared_frags: Table<AtomicU32>,
     nodes: Nodes,
     /// Per node, whether any page was ever on it, if nodes differ.
@@ -44,7 +46,7 @@ pub struct Area {
     has_emergency: AtomicBool,
     /// Mappings that fix the area; written under the lock of `regions`.
     fixing: AtomicUsize,
-    starved: StarvedPools,
+    pub(crate) starved: StarvedPools,
     regions: Lock<Regions>,
     /// The thread that calls domains under the lock of `regions`, by the address of its [`MARK`]; 0 = none.
     calling: AtomicUsize,
@@ -322,10 +324,6 @@ impl Area {
         }
     }
 
-    pub(crate) fn starved(&self) -> &StarvedPools {
-        &self.starved
-    }
-
     /// Whether any page was ever marked.
     pub(crate) fn has_emergency(&self) -> bool {
         self.has_emergency.load(Ordering::Relaxed)
@@ -361,17 +359,6 @@ impl Area {
         }
         meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // no other thread changes it now
         true
-    }
-
-    /// Per page: the pool's id while a plain whole page of it is out as a raw address, else 0 (raw_page.rs).
-    #[inline(always)]
-    pub(crate) fn raw_pages(&self) -> &[AtomicU32] {
-        &self.raw_pages
-    }
-
-    /// The marks of all other raw addresses that are out.
-    pub(crate) fn raw_out(&self) -> &RawOut {
-        &self.raw_out
     }
 
     /// The number of a page's fragments that are shared buffers (shared_buf.rs).
@@ -435,7 +422,7 @@ impl Area {
     }
 
     fn refuse_fixed(&self, regions: &Regions) -> Result<(), Error> {
-        match regions.mappings.iter().find(|m| m.fixes_area()) {
+        match regions.mappings.iter().find(|m| m.fixes_area) {
             None => Ok(()),
             Some(fixing) => Err(Error::Fixed {
                 domain: fixing.domain().name(),
@@ -483,7 +470,7 @@ impl Area {
             return Err(Error::Busy { what: "this thread is unmapping the same domain".into() });
         }
         if let Some(mapping) = regions.mappings.iter().find(|m| m.id() == domain.id()) {
-            mapping.users().fetch_add(1, Ordering::Relaxed);
+            mapping.users.fetch_add(1, Ordering::Relaxed);
             return Ok(mapping.clone());
         }
         let _calling = self.calling();
@@ -493,14 +480,14 @@ impl Area {
         let mut present = (0..regions.present.len()).filter(|&r| regions.present[r]);
         present.try_for_each(|r| mapping.map(&self.region(r)))?;
         std::mem::forget(undo);
-        self.fixing.fetch_add(usize::from(mapping.fixes_area()), Ordering::Relaxed);
+        self.fixing.fetch_add(usize::from(mapping.fixes_area), Ordering::Relaxed);
         regions.mappings.push(mapping.clone());
         Ok(mapping)
     }
 
     /// Removes a user of a domain; the last one unmaps every region.
     pub fn detach(&self, mapping: &Arc<Mapping>) {
-        let last = || mapping.users().fetch_sub(1, Ordering::AcqRel) == 1;
+        let last = || mapping.users.fetch_sub(1, Ordering::AcqRel) == 1;
         if self.forget(|m| Arc::ptr_eq(m, mapping), last) {
             self.starved.wake_all(); // it may have prevented growth
         }
@@ -548,7 +535,7 @@ impl Area {
             let at = regions.mappings.iter().position(which);
             let Some(at) = may().then_some(at).flatten() else { return false };
             let mapping = regions.mappings.swap_remove(at);
-            self.fixing.fetch_sub(usize::from(mapping.fixes_area()), Ordering::Relaxed);
+            self.fixing.fetch_sub(usize::from(mapping.fixes_area), Ordering::Relaxed);
             regions.going.push(Going { mapping: mapping.clone(), thread: this_thread() });
             mapping
         };

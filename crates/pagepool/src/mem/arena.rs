@@ -156,8 +156,8 @@ impl Arena {
         len_bytes: usize,
         params: ArenaParams,
     ) -> Result<Arc<Self>, Error> {
-        // SAFETY: the caller promises it until the arena is dropped; there is no owner to keep.
-        unsafe { Self::over(None, addr, len_bytes, params) }
+        // SAFETY: the caller promises it until the arena is dropped; the owner is nothing.
+        unsafe { Self::over_owned_memory((), addr, len_bytes, params) }
     }
 
     /// An arena over memory of `owner`, such as another crate's UMEM, a mapping or a `Vec`; otherwise
@@ -188,18 +188,6 @@ impl Arena {
         len_bytes: usize,
         params: ArenaParams,
     ) -> Result<Arc<Self>, Error> {
-        // SAFETY: the caller promises it while the owner lives, and the arena keeps the owner.
-        unsafe { Self::over(Some(Mutex::new(Box::new(owner))), addr, len_bytes, params) }
-    }
-
-    /// # Safety
-    /// Those of [`over_caller_memory`](Self::over_caller_memory), until `owner` is dropped if given.
-    unsafe fn over(
-        owner: Option<Mutex<Box<dyn Any + Send>>>,
-        addr: *mut u8,
-        len_bytes: usize,
-        params: ArenaParams,
-    ) -> Result<Arc<Self>, Error> {
         if addr.is_null() || !(addr as usize).is_multiple_of(PAGE_SIZE) {
             return Err(Error::parameter("addr", format!("{addr:p}"), "a multiple of 4096, and not 0"));
         }
@@ -218,7 +206,7 @@ impl Arena {
         // SAFETY: the caller promises this.
         let space = unsafe { Reservation::over_caller_memory(addr as usize, len_bytes) };
         let how = params.commit_plan();
-        Self::build(params, how, ArenaMemory::over(space, max_bytes), owner)
+        Self::build(params, how, ArenaMemory::over(space, max_bytes), Some(Mutex::new(Box::new(owner))))
     }
 
     fn build(
@@ -311,7 +299,7 @@ impl Arena {
         drop(growth);
         // Requests during the trim found neither its pages nor a region to grow by, even if no region was
         // freed.
-        self.area.starved().wake_all();
+        self.area.starved.wake_all();
         if len_bytes > 0 {
             probes::trim(self.area.id(), len_bytes, committed);
         }
@@ -469,7 +457,7 @@ impl Arena {
         let now = self.committed_bytes.load(Ordering::Relaxed);
         drop(growth);
         if now != before {
-            self.area.starved().wake_all(); // without the lock
+            self.area.starved.wake_all(); // without the lock
             probes::grow(self.area.id(), now - before, now);
         }
         taken

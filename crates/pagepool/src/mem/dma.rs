@@ -234,9 +234,9 @@ pub struct Mapping {
     domain: Arc<dyn DmaDomain>,
     id: DomainId,
     coherent: bool,
-    fixes_area: bool,
+    pub(crate) fixes_area: bool,
     area: u64,
-    users: AtomicUsize,
+    pub(crate) users: AtomicUsize,
     region_shift: u32,
     /// Per region, device address minus offset, or [`UNMAPPED`]. The thread that swaps it out unmaps the
     /// region.
@@ -312,15 +312,6 @@ impl Mapping {
     #[inline]
     pub fn coherent(&self) -> bool {
         self.coherent
-    }
-
-    pub(crate) fn fixes_area(&self) -> bool {
-        self.fixes_area
-    }
-
-    /// Pools that use this mapping.
-    pub(crate) fn users(&self) -> &AtomicUsize {
-        &self.users
     }
 
     /// The device address of a byte of the area; `None` while its region is not mapped. One load.

@@ -88,6 +88,6 @@ pub(crate) unsafe fn give_back(provider: &dyn Provider, order: u8, pages: &[Page
     if !pages.is_empty() {
         // SAFETY: the caller keeps the conditions.
         unsafe { provider.release(order, pages) };
-        provider.area().starved().wake_all();
+        provider.area().starved.wake_all();
     }
 }

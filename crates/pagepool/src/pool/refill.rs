@@ -353,7 +353,7 @@ impl Bound {
         }
         // Before the flags: a returner that sees one calls `wake`, which reads this.
         pool.wakeup.arm();
-        pool.area.starved().add(&pool.wakeup); // its fence: lanes claimed later raise the flag themselves
+        pool.area.starved.add(&pool.wakeup); // its fence: lanes claimed later raise the flag themselves
         raise_all(pool.lanes.listed_lanes(), STARVED);
         self.policy(|p| (p.unacknowledged, p.recheck) = (true, true));
     }

@@ -53,7 +53,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     // From here on every drop takes the remote path: nothing enters the cache while it is emptied (I9).
     // Relaxed: only this thread compares the word with its own token.
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
-    pool.area.starved().remove(&pool.wakeup);
+    pool.area.starved.remove(&pool.wakeup);
     pool.wakeup.close(); // no thread sleeps on it, but the lanes refer to it
     // The lock orders this with pushes into the ring: each is finished before, or sees `detached`.
     pool.returns.lock().detached = true;
