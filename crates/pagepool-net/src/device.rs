@@ -4,7 +4,6 @@ pub(crate) mod counters;
 #[expect(clippy::module_inception, reason = "the trait of the folder has its name")]
 pub(crate) mod device;
 pub(crate) mod doorbell;
-mod far_end;
 pub(crate) mod mapping_cache;
 pub(crate) mod rx_chain;
 mod stats;
@@ -15,7 +14,6 @@ pub(crate) mod waker;
 
 pub(crate) use device::boxed;
 pub use device::{Armed, Device, DeviceDescription, DeviceInfo, QueueState};
-pub use far_end::FarEnd;
 pub use stats::{Calls, DeviceStats, KernelStats};
 pub use tx_queue::TxQueue;
 pub use wait::{DeviceExt, Wake};

@@ -85,7 +85,7 @@ impl Driver {
 /// let (mut device, pool, mut wire) = (nic.device, nic.pool.bind(), nic.wire.expect("it has one"));
 /// let mut packets = Vec::with_capacity(64);
 /// device.receive(&pool, &mut packets, 64); // the first buffers
-/// assert!(wire.send(&[7; 60]));
+/// assert!(wire.deliver(&[7; 60]));
 /// assert_eq!(device.receive(&pool, &mut packets, 64), 1);
 ///
 /// let unknown = open_device("tun:tun0", &OpenParams::default(), &arena).map(drop).unwrap_err();

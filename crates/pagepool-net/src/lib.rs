@@ -142,8 +142,8 @@ pub mod xsk;
 mod zerocopy;
 
 pub use device::{
-    Armed, Calls, Device, DeviceDescription, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats,
-    QueueState, TxQueue, Wake, Waker,
+    Armed, Calls, Device, DeviceDescription, DeviceExt, DeviceInfo, DeviceStats, KernelStats, QueueState,
+    TxQueue, Wake, Waker,
 };
 pub use drivers::open_params::{AfXdpParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};

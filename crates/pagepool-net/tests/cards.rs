@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_lab::FrameSocket;
-use pagepool_net::{AfXdpParams, Attach, FarEnd, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
-use pagepool_testing::{Allowed, Rig, conformance_slow_device};
+use pagepool_net::{AfXdpParams, Attach, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
+use pagepool_testing::{Allowed, FarEnd, Rig, conformance_slow_device};
 
 /// How long a packet is on its way at most, on a busy host of a guest.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);

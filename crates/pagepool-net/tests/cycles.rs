@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
-use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PartCycles, PortId, Redirect, Umem,
     UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic, ticks,
 };
+use pagepool_testing::FarEnd;
 
 /// A forwarder with one in-memory port, and the other end of that.
 fn bed(action: Action) -> (Forwarder<impl FnMut(&mut XdpBuff, Ingress) -> Action>, PortId, NicPort) {

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams};
 use pagepool_net::{
-    AfXdpParams, DRIVERS, DeviceMemory, Driver, FarEnd, MemNicParams, NicDomain, OpenParams, OpenedDevice,
-    mem_nic, open_device,
+    AfXdpParams, DRIVERS, DeviceMemory, Driver, MemNicParams, NicDomain, OpenParams, OpenedDevice, mem_nic,
+    open_device,
 };
-use pagepool_testing::{Allowed, Chance, CheckingIommu, FaultNic, FaultParams, Rig, conformance_device};
+use pagepool_testing::{
+    Allowed, Chance, CheckingIommu, FarEnd, FaultNic, FaultParams, Rig, conformance_device,
+};
 
 /// An in-memory NIC that sees memory through this.
 fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() + 'static) -> Rig {
@@ -69,7 +71,7 @@ fn of_the_table(driver: &Driver, veth: Option<&Rc<Veth>>) -> Rig {
     let OpenedDevice { device, pool, wire, .. } =
         opened.unwrap_or_else(|error| panic!("{driver:?}: {error}"));
     let far: Box<dyn FarEnd> = match (wire, veth) {
-        (Some(wire), _) => wire,
+        (Some(wire), _) => Box::new(wire),
         (None, Some(veth)) => Box::new(veth.far_end(0)),
         (None, None) => panic!("{driver:?} has neither a wire nor an interface to be tested over"),
     };

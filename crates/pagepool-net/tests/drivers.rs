@@ -7,9 +7,10 @@ use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Attach, DRIVERS, DeviceExt, FarEnd, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram,
-    open_device, open_devices, swap_macs,
+    Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
+    open_devices, swap_macs,
 };
+use pagepool_testing::FarEnd;
 
 fn arena() -> Arc<Arena> {
     let params = ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() };
@@ -59,7 +60,7 @@ fn a_nic_in_memory_is_opened_by_name() {
     let mut opened = open("memory:nic7");
     assert_eq!(opened.device.info().name, "nic7");
     let mut wire = opened.wire.take().expect("the other end");
-    echoes(opened, &mut *wire);
+    echoes(opened, &mut wire);
 }
 
 #[test]

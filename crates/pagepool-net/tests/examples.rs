@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use crate::veth::{Far, Veth};
 use pagepool_lab::FrameSocket;
 use pagepool_link::Netlink;
-use pagepool_net::FarEnd;
+use pagepool_testing::FarEnd;
 
 #[test]
 fn receive_loop_uses_pages_again() {

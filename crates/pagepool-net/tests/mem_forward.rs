@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff};
 use pagepool_net::{
-    Action, FarEnd, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort, PacketHandler, PortId, Wake,
-    mem_nic,
+    Action, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort, PacketHandler, PortId, Wake, mem_nic,
 };
 use pagepool_testing::{Chance, CheckingIommu, FaultNic, FaultParams};
 

@@ -9,8 +9,8 @@ use pagepool::{
 };
 use pagepool_net::testing::Cable;
 use pagepool_net::{
-    Device, DeviceExt, DeviceMemory, DeviceStats, FarEnd, MemNic, MemNicParams, NicDomain, NicPort,
-    PortThread, TxQueue, Wake, mem_nic,
+    Device, DeviceExt, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort, PortThread,
+    TxQueue, Wake, mem_nic,
 };
 use pagepool_testing::CheckingIommu;
 

@@ -14,9 +14,10 @@ use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, publish};
 use pagepool_lab::TempFolder;
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Action, Attach, FarEnd, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId,
-    PublishedDevice, Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device,
+    Action, Attach, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId, PublishedDevice,
+    Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device,
 };
+use pagepool_testing::FarEnd;
 use pagepool_watch::{EntryView, ProcessView, RunFolder};
 
 /// Longer than anything takes that comes at all.

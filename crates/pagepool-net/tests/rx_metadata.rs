@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, XdpBuff};
-use pagepool_net::FarEnd;
 use pagepool_net::{
     Attach, Device, DeviceExt, OpenParams, OpenedDevice, Redirect, RxMetadataReader, Wake, XdpProgram,
     open_devices,
 };
+use pagepool_testing::FarEnd;
 
 /// What is missing for tests of metadata.
 fn missing() -> Option<String> {

@@ -12,11 +12,11 @@ use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, XdpBuff};
 use pagepool_lab::FrameSocket;
 use pagepool_net::{
-    Action, Attach, Device, DeviceExt, FarEnd, Forwarder, Ingress, MemNicParams, NicDomain, NicPort,
-    PacketHandler, PortId, Redirect, Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff,
-    mem_nic,
+    Action, Attach, Device, DeviceExt, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler,
+    PortId, Redirect, Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
     testing::{umem_in_memory, xsk_in_memory},
 };
+use pagepool_testing::FarEnd;
 
 /// Longer than anything takes that is not lost.
 const LIMIT: Duration = Duration::from_secs(60);

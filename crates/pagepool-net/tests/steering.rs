@@ -9,11 +9,11 @@ use crate::crafted::{Dice, expression, extension, fragment6, frame, ip, ip6, tag
 use crate::veth::{CAP_PERFMON, CAP_SYS_ADMIN, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Error};
 use pagepool_lab::FrameSocket;
-use pagepool_net::FarEnd;
 use pagepool_net::testing::LoadedMatch;
 use pagepool_net::{
     Attach, Device, Match, OpenParams, OpenedDevice, Redirect, XdpProgram, XskMode, open_device,
 };
+use pagepool_testing::FarEnd;
 
 /// What is missing for programs, asked once: the answer makes a namespace.
 fn missing() -> Option<&'static str> {

@@ -11,11 +11,11 @@ use pagepool::{
     Arena, ArenaParams, Backing, Bound, Error, OnMissingHuge, Pool, PoolParams, XdpBuff, XdpFrame,
     XdpFrameBulk,
 };
-use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, DeviceExt, Forwarder, PortId, Redirect, TxQueue, Umem, UmemParams, Wake,
     XskDevice, XskMode, XskParams,
 };
+use pagepool_testing::FarEnd;
 
 /// Runs a test where it can be run.
 fn needs_veth(name: &str, test: impl FnOnce()) {

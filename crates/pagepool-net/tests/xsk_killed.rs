@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams};
-use pagepool_net::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, Forwarder, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
+use pagepool_testing::FarEnd;
 
 /// Says that this process is the one to be killed.
 const CHILD: &str = "PAGEPOOL_TO_BE_KILLED";

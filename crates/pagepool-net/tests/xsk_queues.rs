@@ -12,8 +12,9 @@ use crate::veth::Veth;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_net::{
-    Attach, Device, DeviceExt, FarEnd, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
+    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
+use pagepool_testing::FarEnd;
 
 /// Longest a packet may take; and how many go through each queue, in bursts that the rings have room for.
 const LIMIT: Duration = veth::LIMIT;

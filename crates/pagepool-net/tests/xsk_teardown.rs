@@ -12,8 +12,9 @@ use crate::veth::{Far, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Attach, Device, DeviceExt, FarEnd, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
+    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
+use pagepool_testing::FarEnd;
 
 /// Set in the process that is to be killed.
 const CHILD: &str = "PAGEPOOL_TEST_HOLDS_A_DEVICE";

@@ -2,6 +2,7 @@
 //! IOMMU as the memory of a device.
 
 pub(crate) mod conformance;
+pub(crate) mod far_end;
 pub(crate) mod fault_nic;
 mod iommu_memory;
 pub(crate) mod rig;

@@ -49,6 +49,8 @@ pub use conformance::conformance_provider;
 #[cfg(feature = "devices")]
 pub use devices::conformance::{conformance_device, conformance_slow_device};
 #[cfg(feature = "devices")]
+pub use devices::far_end::FarEnd;
+#[cfg(feature = "devices")]
 pub use devices::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 #[cfg(feature = "devices")]
 pub use devices::rig::{Allowed, Rig};

@@ -6,7 +6,6 @@
 //! The warm-up ends when the pools have taken the pages that all rings and queues together can hold, and the
 //! receive rings are full. After that no page may be taken from the arena.
 
-use std::any::Any;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -89,9 +88,8 @@ fn open(sizes: &Sizes) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
     let arena = Arena::new(sizes.arena())?;
     let open = |name, pages| {
         let mut opened = open_device(name, &sizes.open_params(pages), &arena)?;
-        let wire = opened.wire.take().map(|wire| (wire as Box<dyn Any>).downcast::<NicPort>());
-        let Some(Ok(port)) = wire else { unreachable!("{name} has such a wire") };
-        Ok::<_, Error>((opened, *port))
+        let Some(port) = opened.wire.take() else { unreachable!("{name} has such a wire") };
+        Ok::<_, Error>((opened, port))
     };
     let (nic0, port0) = open("memory:nic0", sizes.pages[0])?;
     let (nic1, port1) = open("memory:nic1", sizes.pages[1])?;

@@ -37,5 +37,5 @@ fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> 
     let (device, port) = mem_nic(MemNicParams { name, rx_ring, tx_ring, max_buffers, ..defaults }, domain)?;
     let pool = Pool::new(pool, arena.clone())?;
     let (socket, redirect) = (None, None);
-    Ok(OpenedDevice { device: Box::new(device), pool, wire: Some(Box::new(port)), socket, redirect })
+    Ok(OpenedDevice { device: Box::new(device), pool, wire: Some(port), socket, redirect })
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use pagepool::Pool;
 
-use crate::device::{Device, FarEnd};
+use crate::device::Device;
+use crate::mem_nic::NicPort;
 use crate::xsk::{Attach, Redirect, TxMode, XskDevice};
 
 /// A device, the pool that it receives into, and the extras of its kind.
@@ -16,9 +17,8 @@ pub struct OpenedDevice {
     /// socket already has buffers of it, unless it was opened with
     /// [`XdpProgram::Redirects`](crate::XdpProgram::Redirects).
     pub pool: Pool,
-    /// The other end of the wire, if it is in this process: the [`NicPort`](crate::NicPort) of an in-memory
-    /// NIC.
-    pub wire: Option<Box<dyn FarEnd + Send>>,
+    /// The other end of an in-memory NIC's wire.
+    pub wire: Option<NicPort>,
     /// How the kernel opened an AF_XDP socket.
     pub socket: Option<SocketInfo>,
     /// Redirects packets to an AF_XDP socket, or only keeps an XDP program attached; the device holds it,

@@ -16,7 +16,6 @@ use rtrb::{Consumer, Producer};
 use super::descriptor::{BufferId, Posted, Received};
 use super::device_memory::DeviceMemory;
 use super::link::Link;
-use crate::device::FarEnd;
 
 #[cfg(any(test, feature = "testing"))]
 mod broken;
@@ -26,7 +25,7 @@ const MAX_PARTS: usize = MAX_FRAGS + 1;
 /// The hardware half of an in-memory NIC: the other end of its wire. `Send`. Call [`step`](Self::step)
 /// yourself, or through a thread ([`PortThread`](crate::PortThread)).
 ///
-/// Dropping it makes the device [die](FarEnd::die).
+/// Dropping it makes the device [die](Self::die).
 #[derive(Debug)]
 pub struct NicPort {
     link: Arc<Link>,
@@ -128,34 +127,21 @@ impl NicPort {
     pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
         self.step(|wire| wire.take(packet)).unwrap_or(false)
     }
+
+    /// Stalls the device, or ends that: packets from the wire are missed, none is sent, the rings stay full.
+    pub fn stall(&mut self, on: bool) {
+        self.wire.stalled = on;
+    }
+
+    /// The device does nothing from now on, and the driver's [`wait`](crate::DeviceExt::wait) returns `Gone`.
+    pub fn die(&mut self) {
+        self.link.die();
+    }
 }
 
 impl Drop for NicPort {
     fn drop(&mut self) {
         self.link.die();
-    }
-}
-
-impl FarEnd for NicPort {
-    fn send(&mut self, packet: &[u8]) -> bool {
-        self.deliver(packet)
-    }
-
-    fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
-        packet.clear();
-        self.take(|bytes| packet.extend_from_slice(bytes))
-    }
-
-    /// Packets from the wire are missed, none is sent, the rings stay full.
-    fn stall(&mut self, on: bool) -> bool {
-        self.wire.stalled = on;
-        true
-    }
-
-    /// The device does nothing from now on, and the driver's [`wait`](crate::DeviceExt::wait) returns `Gone`.
-    fn die(&mut self) -> bool {
-        self.link.die();
-        true
     }
 }
 

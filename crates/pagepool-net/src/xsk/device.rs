@@ -662,7 +662,6 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::FarEnd;
     use crate::device::{DeviceExt, Wake};
     use crate::interface::lookup;
     use crate::sys::bpf::{self, Insn};
@@ -670,6 +669,7 @@ mod tests {
     use crate::{Attach, BusyPoll, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpFrame};
     use pagepool_lab::FrameSocket;
+    use pagepool_testing::FarEnd;
     use std::os::fd::AsRawFd;
 
     /// A device over half pages of 1 MiB, with eight buffers, and its pool.

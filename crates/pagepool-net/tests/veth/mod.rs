@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pagepool_lab::FrameSocket;
 use pagepool_link::{Namespace, Netlink, VethEnd};
-use pagepool_net::FarEnd;
+use pagepool_testing::FarEnd;
 
 /// Longer than any wait that succeeds, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);

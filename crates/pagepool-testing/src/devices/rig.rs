@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::{Device, DeviceExt, DeviceStats, FarEnd, TxQueue, Wake};
+use pagepool_net::{Device, DeviceExt, DeviceStats, TxQueue, Wake};
+
+use super::far_end::FarEnd;
 
 /// The longest wait, even on a busy machine. A far end without a link may wait this long in each poll.
 const PATIENCE: Duration = Duration::from_secs(60);

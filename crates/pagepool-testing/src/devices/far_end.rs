@@ -1,13 +1,11 @@
 //! The other end of a device's wire.
 
-use std::any::Any;
 use std::fmt;
 
+use pagepool_net::NicPort;
+
 /// The other end of a device's wire: what one end sends, the other receives.
-///
-/// Some kinds of wire can do more: cast to `Box<dyn Any>` to get, for example, the
-/// [`NicPort`](crate::NicPort) of an in-memory NIC.
-pub trait FarEnd: Any + fmt::Debug {
+pub trait FarEnd: fmt::Debug {
     /// Sends a packet to the device; false if the packet is known to be lost.
     fn send(&mut self, packet: &[u8]) -> bool;
 
@@ -31,5 +29,26 @@ pub trait FarEnd: Any + fmt::Debug {
     /// Makes the device die; false if this end cannot do that.
     fn die(&mut self) -> bool {
         false
+    }
+}
+
+impl FarEnd for NicPort {
+    fn send(&mut self, packet: &[u8]) -> bool {
+        self.deliver(packet)
+    }
+
+    fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        self.take(|bytes| packet.extend_from_slice(bytes))
+    }
+
+    fn stall(&mut self, on: bool) -> bool {
+        self.stall(on);
+        true
+    }
+
+    fn die(&mut self) -> bool {
+        self.die();
+        true
     }
 }
