@@ -29,8 +29,6 @@
 //! Cost   receive: per packet a completion is copied, a table entry emptied and filled, an address computed,
 //!        a descriptor put. No read-modify-write, no lock, no allocation.
 
-#[cfg(any(test, feature = "testing"))]
-pub(crate) mod cable;
 mod descriptor;
 pub(crate) mod device_memory;
 mod link;

@@ -7,7 +7,6 @@ use pagepool_link::XdpMode;
 
 use crate::error::parameter;
 use crate::interface::lookup;
-pub use crate::mem_nic::cable::Cable;
 use crate::sys::bpf as sys;
 pub use crate::xsk::{LoadedMatch, TailAdjuster, XskKernelSide, umem_in_memory, xsk_in_memory};
 

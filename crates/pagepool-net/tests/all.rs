@@ -3,6 +3,7 @@
 
 mod beside;
 mod btf;
+mod cable;
 mod cards;
 mod crafted;
 mod cycles;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cable::Cable;
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, MAX_FRAGS, Pool, PoolParams, Provider, XdpBuff,
     XdpFrame, XdpFrameBulk,
 };
-use pagepool_net::testing::Cable;
 use pagepool_net::{
     Device, DeviceExt, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort, PortThread,
     TxQueue, Wake, mem_nic,
@@ -482,44 +482,34 @@ fn a_dead_device_with_packets_in_flight_gives_all_back() {
 // ---- Cables -----------------------------------------------------------------------------------------------
 
 #[test]
-fn only_a_lossless_cable_keeps_packets_that_find_no_buffer() {
-    for lossless in [false, true] {
-        let domain = NicDomain::new("both");
-        let mut one = bench_over(domain.clone(), MemNicParams { tx_ring: 64, ..small() }, sized());
-        let mut two = bench_over(domain, small(), sized());
-        let (a, b) = (one.port, two.port);
-        let mut cable = if lossless { Cable::lossless(a, b) } else { Cable::new(a, b) };
-        let mut queue: TxQueue = (0..40)
-            .map(|_| {
-                XdpFrame::from(XdpBuff::received(one.pool.alloc_page().expect("pages"), 60).expect("fits"))
-            })
-            .collect();
-        assert_eq!(one.nic.transmit(&mut queue), 40);
-        let first = cable.step();
-        let received = two.nic.receive(&two.pool, &mut two.packets, 64);
-        let second = cable.step();
-        let later = two.nic.receive(&two.pool, &mut two.packets, 64);
-        assert_eq!((first + second, received), (40, 32));
-        assert_eq!((second, later), if lossless { (8, 8) } else { (0, 0) });
-        assert_eq!(two.nic.stats().rx_no_buffer, if lossless { 0 } else { 8 });
-        drop(two.nic);
-        queue.push(XdpFrame::from(two.packets.pop().expect("it received some")));
-        assert_eq!(
-            (one.nic.transmit(&mut queue), cable.step()),
-            (1, 1),
-            "the other end is gone: it vanishes"
-        );
-    }
+fn a_cable_keeps_packets_that_find_no_buffer() {
+    let domain = NicDomain::new("both");
+    let mut one = bench_over(domain.clone(), MemNicParams { tx_ring: 64, ..small() }, sized());
+    let mut two = bench_over(domain, small(), sized());
+    let mut cable = Cable::new(one.port, two.port);
+    let mut queue: TxQueue = (0..40)
+        .map(|_| XdpFrame::from(XdpBuff::received(one.pool.alloc_page().expect("pages"), 60).expect("fits")))
+        .collect();
+    assert_eq!(one.nic.transmit(&mut queue), 40);
+    let first = cable.step();
+    let received = two.nic.receive(&two.pool, &mut two.packets, 64);
+    let second = cable.step();
+    let later = two.nic.receive(&two.pool, &mut two.packets, 64);
+    assert_eq!((first + second, received), (40, 32));
+    assert_eq!((second, later, two.nic.stats().rx_no_buffer), (8, 8, 0));
+    drop(two.nic);
+    queue.push(XdpFrame::from(two.packets.pop().expect("it received some")));
+    assert_eq!((one.nic.transmit(&mut queue), cable.step()), (1, 1), "the other end is gone: it vanishes");
 }
 
 /// The whole ring is too small for it: no buffer that comes later helps, so it must not hold up those behind
 /// it.
 #[test]
-fn a_lossless_cable_drops_what_never_has_room() {
+fn a_cable_drops_what_never_has_room() {
     let domain = NicDomain::new("both");
     let mut one = bench_over(domain.clone(), small(), sized());
     let mut two = bench_over(domain, MemNicParams { rx_ring: 2, ..small() }, sized());
-    let mut cable = Cable::lossless(one.port, two.port);
+    let mut cable = Cable::new(one.port, two.port);
     let page = || one.pool.alloc_page().expect("pages enough");
     let mut large = XdpBuff::received(page(), 2000).expect("it fits");
     (0..3).for_each(|_| large.add_frag(page(), 0, 2300).expect("a chain"));

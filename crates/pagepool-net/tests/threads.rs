@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::cable::Cable;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::testing::Cable;
 use pagepool_net::{
     Device, DeviceExt, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort, PortThread,
     TxQueue, Wake, ZeroCopySocket, mem_nic,
@@ -103,7 +103,6 @@ fn what_may_be_sent_may_be_sent() {
     sent::<Box<dyn Device>>();
     sent::<MemNic>();
     sent::<NicPort>();
-    sent::<Cable>();
     sent::<Egress>();
     sent::<HandoffTx>();
     sent::<HandoffRx>();
@@ -121,7 +120,7 @@ fn two_queues_exchange_packets_over_a_cable_on_a_thread() {
         let params = |side| MemNicParams { name: format!("{side}{queue}"), ..Default::default() };
         let (one, a) = mem_nic(params("left"), left.clone()).expect("parameters in range");
         let (two, b) = mem_nic(params("right"), right.clone()).expect("parameters in range");
-        cables.push(Cable::lossless(a, b));
+        cables.push(Cable::new(a, b));
         ends.extend([(one, left.clone()), (two, right.clone())]);
     }
     let wire = PortThread::new("wire", move || cables.iter_mut().map(Cable::step).sum::<usize>() > 0);

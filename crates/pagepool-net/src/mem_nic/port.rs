@@ -174,25 +174,13 @@ impl PortStep<'_> {
     /// not let the device read is counted, and the next one is taken.
     #[inline]
     pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
-        self.take_if(|bytes| {
-            packet(bytes);
-            true
-        })
-    }
-
-    /// Passes the next packet to `packet`, which returns whether it takes it. If not, the packet stays the
-    /// next one, and this returns false.
-    #[inline]
-    pub(super) fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
         let wire = &mut *self.0;
         while let Some(count) = wire.next_packet() {
             let Some(len) = wire.read(count) else {
                 wire.sent(count);
                 continue;
             };
-            if !packet(&wire.scratch[..len]) {
-                return false;
-            }
+            packet(&wire.scratch[..len]);
             wire.sent(count);
             return true;
         }
