@@ -8,8 +8,9 @@ use std::thread;
 
 use crate::veth::Veth;
 use pagepool::Error;
+use pagepool_lab::LinkSettings;
 use pagepool_link::Netlink;
-use pagepool_net::testing::{TailAdjuster, detach_xdp};
+use pagepool_net::testing::TailAdjuster;
 use pagepool_net::{Attach, Redirect};
 
 /// An interface for chains, or `None` and why there is none.
@@ -51,6 +52,13 @@ fn beside(priority: u32) -> Arc<Redirect> {
 fn attached() -> Option<u32> {
     let link = Netlink::open().expect("netlink").link("near0").expect("it is here");
     link.xdp.first().map(|there| there.id)
+}
+
+/// Detaches whatever is attached, unlike a program of a chain that leaves.
+fn detach_xdp() {
+    let mut netlink = Netlink::open().expect("netlink");
+    let index = netlink.link("near0").expect("it is here").index;
+    netlink.detach_xdp(index).expect("as `ip link set near0 xdp off` does");
 }
 
 /// The folder with the names of the dispatcher that is attached, which exists.
@@ -128,7 +136,7 @@ fn a_program_that_was_removed_is_not_put_back() {
     let ours = beside(50);
     ours.start().expect("no other program is attached");
     let (id, folder) = (ours.program_id().expect("it is ours"), folder());
-    detach_xdp("near0").expect("as `ip link set near0 xdp off` does");
+    detach_xdp();
     assert!(ours.is_detached());
     let again = ours.start().unwrap_err().to_string();
     let steered = ours.steer(&"udp".parse().expect("an expression")).unwrap_err().to_string();
@@ -199,7 +207,7 @@ fn a_chain_that_a_program_of_others_replaced_is_left() {
     let ours = beside(50);
     ours.start().expect("no other program is attached");
     let folder = folder();
-    detach_xdp("near0").expect("as `ip link set near0 xdp off` does");
+    detach_xdp();
     let other = Redirect::attach("near0", Attach::Native, false).expect("no other program is attached");
     ours.leave().expect("it is in no chain");
     assert_eq!((folder.exists(), attached()), (false, other.program_id()));

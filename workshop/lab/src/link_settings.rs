@@ -37,6 +37,9 @@ pub trait LinkSettings {
     /// Deletes the queueing discipline of a link, with the packets in it. The kernel restores the default, or
     /// none.
     fn delete_qdisc(&mut self, index: u32) -> Result<(), LinkError>;
+
+    /// Detaches the XDP program of a link that has no BPF link, as `ip link set LINK xdp off` does.
+    fn detach_xdp(&mut self, index: u32) -> Result<(), LinkError>;
 }
 
 impl LinkSettings for Netlink {
@@ -73,6 +76,14 @@ impl LinkSettings for Netlink {
     fn delete_qdisc(&mut self, index: u32) -> Result<(), LinkError> {
         let request = Request::new(uapi::RTM_DELQDISC, ACK, &root_of(index));
         self.change(request, "delete the queueing discipline", &format!("of link {index}"))
+    }
+
+    fn detach_xdp(&mut self, index: u32) -> Result<(), LinkError> {
+        let mut request = Request::new(uapi::RTM_NEWLINK, ACK, &link_header(index));
+        request.nest(nested(uapi::IFLA_XDP), |xdp| {
+            xdp.number(uapi::IFLA_XDP_FD, u32::MAX); // -1: no program
+        });
+        self.change(request, "detach the XDP program", &format!("of link {index}"))
     }
 }
 

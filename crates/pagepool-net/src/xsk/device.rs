@@ -665,6 +665,7 @@ mod tests {
     use crate::device::{DeviceExt, Wake};
     use crate::interface::lookup;
     use crate::sys::bpf::{self, Insn};
+    use crate::sys::socket;
     use crate::veth;
     use crate::{Attach, BusyPoll, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpFrame};
@@ -730,24 +731,6 @@ mod tests {
         assert_eq!((device.transmit(&mut queue), queue.refused(), queue.len()), (1, 1, 0));
         let stats = device.stats();
         assert_eq!((stats.tx_too_long, stats.tx_packets, device.info().max_buffers), (1, 1, 4));
-    }
-
-    #[test]
-    fn a_kernel_that_never_says_when_is_called_always() {
-        if let Some(why) = veth::missing() {
-            return println!("SKIP need_wakeup: {why}");
-        }
-        let veth = veth::Veth::new(1, 1500);
-        let umem = UmemParams { need_wakeup: false, mode: XskMode::Copy, ..Default::default() };
-        let (mut device, pool) = open_pages(umem, 8);
-        let frame = XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
-        let mut far = veth.far_end(0);
-        assert_eq!(device.transmit(&mut TxQueue::from([frame])), 1);
-        let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
-        while device.complete(&mut done, 8) == 0 && start.elapsed() < veth::LIMIT {
-            std::thread::sleep(Duration::from_millis(1)); // not by `wait`, whose `poll` is a call, too
-        }
-        assert_eq!((device.stats().tx_completed, far.next().len()), (1, 100));
     }
 
     /// Sends only packets that need no frames.
@@ -992,10 +975,15 @@ mod tests {
         drop(idle);
         let mut device = XskDevice::open(busy(77), &umem, &pool).unwrap();
         let fd = device.open.as_ref().unwrap().fd.clone();
-        assert_eq!(sys::busy_poll(fd.as_fd()).unwrap(), [1, 30]);
+        let option = |name| socket::option::<u32>(fd.as_fd(), libc::SOL_SOCKET, name).unwrap();
+        // the budget cannot be read
+        assert_eq!([libc::SO_PREFER_BUSY_POLL, libc::SO_BUSY_POLL].map(option), [1, 30]);
         // The budget cannot be read. But a thread without the right to raise it may set its current value.
         let takes = |budget| {
-            veth::without(&[veth::CAP_NET_ADMIN], || sys::set_busy_poll_budget(fd.as_fd(), budget).is_ok())
+            veth::without(&[veth::CAP_NET_ADMIN], || {
+                let name = libc::SO_BUSY_POLL_BUDGET;
+                socket::set_option(fd.as_fd(), libc::SOL_SOCKET, name, &budget).is_ok()
+            })
         };
         assert_eq!((takes(78), takes(77)), (false, true));
         drop(fd);

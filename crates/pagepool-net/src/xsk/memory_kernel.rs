@@ -118,17 +118,6 @@ impl XskKernelSide {
         n
     }
 
-    /// Delivers one buffer of a packet that continues.
-    #[cfg(test)]
-    fn deliver_part(&mut self, len: u32) {
-        assert_eq!(self.fill.peek(1), 1, "the fill ring has buffers");
-        let [chunk] = self.fill.read(1)(0);
-        let addr = if self.unaligned { chunk | (self.before << OFFSET_SHIFT) } else { chunk + self.before };
-        self.received.push(Descriptor { addr, len, options: CONTINUED }.to_words());
-        self.fill.release();
-        self.received.submit();
-    }
-
     /// Sends what is on the transmit ring, as far as completions have room. Returns how many buffers.
     pub fn send(&mut self) -> usize {
         let n = self.send.peek(self.done.room(usize::MAX));
@@ -148,6 +137,19 @@ mod tests {
     use super::*;
     use crate::device::{Device, TxQueue};
     use crate::xsk::tx_metadata::{TxChecksum, TxMetadata, TxMetadataMode};
+
+    impl XskKernelSide {
+        /// Delivers one buffer of a packet that continues.
+        fn deliver_part(&mut self, len: u32) {
+            assert_eq!(self.fill.peek(1), 1, "the fill ring has buffers");
+            let [chunk] = self.fill.read(1)(0);
+            let addr =
+                if self.unaligned { chunk | (self.before << OFFSET_SHIFT) } else { chunk + self.before };
+            self.received.push(Descriptor { addr, len, options: CONTINUED }.to_words());
+            self.fill.release();
+            self.received.submit();
+        }
+    }
 
     fn bed(params: UmemParams) -> (XskDevice, XskKernelSide, Bound) {
         let arena = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };

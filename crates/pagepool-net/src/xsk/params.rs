@@ -60,9 +60,6 @@ pub struct UmemParams {
     pub unaligned: bool,
     /// Whether the driver works on the UMEM itself.
     pub mode: XskMode,
-    /// The kernel sets a flag when it must be called; other rounds need no system call. Turn it off only to
-    /// measure.
-    pub need_wakeup: bool,
     /// Packets of several chunks (Linux 6.6). The redirecting XDP program must accept them, too.
     pub multi_buffer: bool,
     /// Whether sent packets may carry requests: checksums, times.
@@ -77,7 +74,6 @@ impl Default for UmemParams {
             headroom: 0,
             unaligned: false,
             mode: XskMode::Auto,
-            need_wakeup: true,
             multi_buffer: false,
             tx_metadata: TxMetadataMode::Off,
         }

@@ -348,17 +348,6 @@ impl Receiver {
         done
     }
 
-    #[cfg(test)]
-    pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, mapping: &mut MappingCache) -> bool {
-        match self.given {
-            Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), mapping).is_ok(),
-            Given::Frags(_) => {
-                let run = pool.alloc_frag_run(self.layout.chunk as usize, 1);
-                run.is_some_and(|run| self.give_frags(fill, run, mapping).is_ok())
-            }
-        }
-    }
-
     #[inline(always)]
     fn out(&self) -> usize {
         match &self.given {
@@ -418,6 +407,23 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    impl Receiver {
+        pub(in crate::xsk) fn give(
+            &mut self,
+            fill: &mut Fill,
+            pool: &Bound,
+            mapping: &mut MappingCache,
+        ) -> bool {
+            match self.given {
+                Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), mapping).is_ok(),
+                Given::Frags(_) => {
+                    let run = pool.alloc_frag_run(self.layout.chunk as usize, 1);
+                    run.is_some_and(|run| self.give_frags(fill, run, mapping).is_ok())
+                }
+            }
+        }
+    }
 
     use super::*;
 

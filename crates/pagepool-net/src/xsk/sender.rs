@@ -455,12 +455,6 @@ impl Sender {
         self.slots.forget(others);
     }
 
-    /// For tests: allows packets that the kernel refuses.
-    #[cfg(test)]
-    pub(super) fn pretend_unaligned(&mut self) {
-        self.layout.unaligned = true;
-    }
-
     /// Takes everything back after the close. Returns how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let others = self.whole.clear() + self.before_last.clear() + self.frags.clear();
@@ -612,6 +606,13 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+
+    impl Sender {
+        /// Allows packets that the kernel refuses.
+        pub(in crate::xsk) fn pretend_unaligned(&mut self) {
+            self.layout.unaligned = true;
+        }
+    }
 
     use super::*;
     use crate::xsk::memory_kernel::umem_in_memory;

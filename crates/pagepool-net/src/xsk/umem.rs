@@ -246,8 +246,8 @@ impl Umem {
             XskMode::Copy => flags::XDP_COPY,
             XskMode::ZeroCopy => flags::XDP_ZEROCOPY,
         };
-        let wakeup = if self.params.need_wakeup { flags::XDP_USE_NEED_WAKEUP } else { 0 };
-        mode | wakeup | if self.params.multi_buffer { flags::XDP_USE_SG } else { 0 }
+        // The kernel sets a flag when it must be called; other rounds need no system call.
+        mode | flags::XDP_USE_NEED_WAKEUP | if self.params.multi_buffer { flags::XDP_USE_SG } else { 0 }
     }
 
     /// Registers the memory with a socket. If too little memory may be locked, raises the limit and tries

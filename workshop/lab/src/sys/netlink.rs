@@ -1,8 +1,8 @@
 //! Names and numbers of netlink messages that only tests send, from `libc` or Linux's headers (v7.3).
 
 pub(crate) use libc::{
-    AF_INET, IFLA_ADDRESS, IFLA_MTU, RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY, RTM_DELQDISC, RTM_NEWLINK,
-    RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC, TCA_KIND, TCA_OPTIONS,
+    AF_INET, IFLA_ADDRESS, IFLA_MTU, IFLA_XDP, RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY, RTM_DELQDISC,
+    RTM_NEWLINK, RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC, TCA_KIND, TCA_OPTIONS,
 };
 
 pub(crate) const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
@@ -13,6 +13,7 @@ pub(crate) const NEW_ONLY: u16 = (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
 
 /// Not in `libc`: include/uapi/linux/rtnetlink.h, pkt_sched.h and if_link.h.
 pub(crate) const TC_H_ROOT: u32 = u32::MAX;
+pub(crate) const IFLA_XDP_FD: u16 = 1;
 pub(crate) const TCA_TBF_PARMS: u16 = 1;
 pub(crate) const TCA_TBF_BURST: u16 = 6;
 pub(crate) const TC_LINKLAYER_ETHERNET: u8 = 1;

@@ -172,18 +172,6 @@ pub(crate) fn set_busy_poll(
     })
 }
 
-#[cfg(test)]
-pub(crate) fn set_busy_poll_budget(fd: BorrowedFd<'_>, budget: u32) -> io::Result<()> {
-    set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget)
-}
-
-/// Whether busy polling is preferred, and its microseconds. The budget cannot be read.
-#[cfg(test)]
-pub(crate) fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<[u32; 2]> {
-    let read = |name| option::<u32>(fd, libc::SOL_SOCKET, name);
-    Ok([read(libc::SO_PREFER_BUSY_POLL)?, read(libc::SO_BUSY_POLL)?])
-}
-
 /// The id of the driver's queue that a socket's calls poll, if known.
 pub(crate) fn napi_id(fd: BorrowedFd<'_>) -> Option<u32> {
     option::<u32>(fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok().filter(|&id| id > 0)
