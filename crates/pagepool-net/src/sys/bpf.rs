@@ -36,9 +36,9 @@ const LINK_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
 /// The XDP program accepts packets of several buffers; Linux 5.18.
-const XDP_HAS_FRAGS: u32 = 1 << 5;
+pub(crate) const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// The XDP program is for one interface; Linux 6.3.
-const XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
+pub(crate) const XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
 /// Really sends the frames of a program run where it redirects them; Linux 5.18.
 const RUN_LIVE_FRAMES: u32 = 1 << 1;
 /// Most live frames at once.
@@ -66,25 +66,23 @@ pub(crate) enum Kind {
     Packet,
 }
 
-impl Kind {
-    fn license(self) -> &'static CStr {
-        match self {
-            Self::Xdp { .. } => c"MIT",
-            Self::XdpOf { .. } | Self::Packet => c"Dual MIT/GPL",
-        }
-    }
+/// The licenses of our programs.
+const MIT: &CStr = c"MIT";
+const MIT_OR_GPL: &CStr = c"Dual MIT/GPL";
 
+impl Kind {
     /// The load attributes that depend on the kind.
     fn attributes(self) -> Load {
         let with_frags = |frags| if frags { XDP_HAS_FRAGS } else { 0 };
-        let (prog_type, attach_type, flags, ifindex) = match self {
-            Self::Xdp { frags } => (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags), 0),
+        let (license, flags, ifindex) = match self {
+            Self::Xdp { frags } => (MIT, with_frags(frags), 0),
             Self::XdpOf { interface, frags } => {
-                (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags) | XDP_DEV_BOUND_ONLY, interface)
+                (MIT_OR_GPL, with_frags(frags) | XDP_DEV_BOUND_ONLY, interface)
             }
-            Self::Packet => (PROG_TYPE_SCHED_CLS, 0, 0, 0),
+            Self::Packet => return Load { prog_type: PROG_TYPE_SCHED_CLS, ..Load::licensed(MIT_OR_GPL) },
         };
-        Load { prog_type, attach_type, flags, ifindex, ..Load::default() }
+        let (prog_type, attach_type) = (PROG_TYPE_XDP, ATTACH_TYPE_XDP);
+        Load { prog_type, attach_type, flags, ifindex, ..Load::licensed(license) }
     }
 }
 
@@ -236,21 +234,26 @@ struct Load {
 
 const _: () = assert!(std::mem::offset_of!(Load, replaced) == 108 && size_of::<Load>() == 120);
 
-pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
-    load_as(NAME, program, kind)
+impl Load {
+    fn licensed(license: &'static CStr) -> Self {
+        Self { license: license.as_ptr().addr() as u64, name: NAME, ..Self::default() }
+    }
+
+    /// Loads this program.
+    fn program(self, program: &[Insn]) -> io::Result<OwnedFd> {
+        let (insn_count, insns) = (program.len() as u32, program.as_ptr().addr() as u64);
+        make(PROG_LOAD, &Self { insn_count, insns, ..self })
+    }
 }
 
+pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
+    kind.attributes().program(program)
+}
+
+/// Loads a program under another name than ours.
+#[cfg(test)]
 pub(crate) fn load_as(name: [u8; 16], program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
-    make(
-        PROG_LOAD,
-        &Load {
-            insn_count: program.len() as u32,
-            insns: program.as_ptr() as u64,
-            license: kind.license().as_ptr() as u64,
-            name,
-            ..kind.attributes()
-        },
-    )
+    Load { name, ..kind.attributes() }.program(program)
 }
 
 /// Attaches an XDP program to an interface while the descriptor lives: in the driver (`native`) or before the

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pagepool::Error;
 
 use super::bpf::redirect::Redirect;
-use super::sys::socket::Registration;
+use super::sys::socket::{Registration, flags};
 use super::tx_metadata::{self, TxMetadataMode};
 use crate::error::{parameter, within};
 
@@ -83,15 +83,18 @@ impl Default for UmemParams {
 impl UmemParams {
     /// The registration of memory with these parameters.
     pub(super) fn registration(&self, addr: usize, len: u64) -> Registration {
-        Registration {
-            addr,
-            len,
-            chunk: self.chunk_size,
-            headroom: self.headroom,
-            unaligned: self.unaligned,
-            metadata: if self.tx_metadata == TxMetadataMode::Off { 0 } else { tx_metadata::LEN as u32 },
-            software_checksum: self.tx_metadata == TxMetadataMode::SoftwareChecksum,
-        }
+        let unaligned = if self.unaligned { flags::XDP_UMEM_UNALIGNED_CHUNK_FLAG } else { 0 };
+        let (metadata, tx_metadata_len) = match self.tx_metadata {
+            TxMetadataMode::Off => (0, 0),
+            TxMetadataMode::On => (flags::XDP_UMEM_TX_METADATA_LEN, tx_metadata::LEN as u32),
+            TxMetadataMode::SoftwareChecksum => {
+                let both = flags::XDP_UMEM_TX_METADATA_LEN | flags::XDP_UMEM_TX_SW_CSUM;
+                (both, tx_metadata::LEN as u32)
+            }
+        };
+        let (addr, flags) = (addr as u64, unaligned | metadata);
+        let Self { chunk_size, headroom, .. } = *self;
+        Registration { addr, len, chunk_size, headroom, flags, tx_metadata_len }
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {

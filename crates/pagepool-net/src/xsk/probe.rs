@@ -26,8 +26,9 @@ impl Probe {
     /// Registers only one page, and never gives it to the kernel as a buffer.
     pub(super) fn new(memory: Registration) -> std::io::Result<Self> {
         let socket = sys::socket()?;
-        let chunk = pagepool::PAGE_SIZE as u32;
-        let page = Registration { len: u64::from(chunk), chunk, headroom: 0, unaligned: false, ..memory };
+        let (len, chunk_size) = (pagepool::PAGE_SIZE as u64, pagepool::PAGE_SIZE as u32);
+        let flags = memory.flags & !flags::XDP_UMEM_UNALIGNED_CHUNK_FLAG;
+        let page = Registration { len, chunk_size, headroom: 0, flags, ..memory };
         sys::register(socket.as_fd(), page)?;
         for ring in [Ring::Receive, Ring::Fill, Ring::Completion] {
             sys::set_ring_size(socket.as_fd(), ring, 2)?;

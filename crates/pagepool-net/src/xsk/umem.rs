@@ -23,6 +23,7 @@ use super::params::{UmemParams, XDP_HEADROOM, XskMode, XskParams};
 use super::probe::Probe;
 use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, flags};
+use super::tx_metadata::TxMetadataMode;
 use crate::interface::lookup::{self, DriverOf};
 use crate::sys::remedy::failed;
 use crate::sys::{errno, locked_memory};
@@ -125,12 +126,12 @@ impl Umem {
 
     /// Most bytes of a packet in one chunk.
     pub fn packet_capacity(&self) -> usize {
-        (self.memory.chunk - self.memory.headroom - XDP_HEADROOM) as usize
+        (self.memory.chunk_size - self.memory.headroom - XDP_HEADROOM) as usize
     }
 
     /// Its address in this process.
     pub(super) fn base(&self) -> usize {
-        self.memory.addr
+        self.memory.addr as usize
     }
 
     pub(super) fn domain_id(&self) -> DomainId {
@@ -138,13 +139,13 @@ impl Umem {
     }
 
     pub(super) fn layout(&self) -> Layout {
-        let chunk = self.memory.chunk;
+        let (chunk, unaligned) = (self.memory.chunk_size, self.params.unaligned);
         Layout {
             chunk,
             before: self.memory.headroom + XDP_HEADROOM,
-            unaligned: self.memory.unaligned,
+            unaligned,
             // An unaligned chunk may begin anywhere in its page, but no page has two.
-            unit_shift: if self.memory.unaligned { PAGE_SIZE.ilog2() } else { chunk.ilog2() },
+            unit_shift: if unaligned { PAGE_SIZE.ilog2() } else { chunk.ilog2() },
             len: self.memory.len,
         }
     }
@@ -262,7 +263,7 @@ impl Umem {
             locked_memory::raise_to_hard_limit();
             sys::register(fd, self.memory)
         });
-        let Registration { len, chunk, headroom, metadata, .. } = self.memory;
+        let Registration { len, chunk_size: chunk, headroom, tx_metadata_len: metadata, .. } = self.memory;
         done.map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOBUFS) => format!(
@@ -295,7 +296,7 @@ impl Umem {
                  it): close it, or use another queue",
                 after.as_millis()
             ),
-            Some(errno::EOPNOTSUPP) if self.memory.software_checksum => {
+            Some(errno::EOPNOTSUPP) if self.params.tx_metadata == TxMetadataMode::SoftwareChecksum => {
                 "tx_metadata is SoftwareChecksum, and the kernel computes no checksums if the driver takes \
                  packets in fragments (virtio_net): use TxMetadataMode::On"
                     .into()
@@ -305,7 +306,7 @@ impl Umem {
                 format!(
                     "the driver does not support zero copy here (chunk {}, {attached}); use --mode copy (in \
                      Rust XskMode::Copy, for all sockets over this UMEM)",
-                    self.memory.chunk
+                    self.memory.chunk_size
                 )
             }
             Some(errno::EINVAL) if self.params.multi_buffer => {

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use super::{
-    Element, Insn, Kind, LINK_CREATE, Load, MAP_TYPE_ARRAY, MAP_UPDATE_ELEM, NAME, PROG_LOAD, call,
-    create_map, info, make, read_info,
+    Element, Insn, Kind, LINK_CREATE, Load, MAP_TYPE_ARRAY, MAP_UPDATE_ELEM, MIT, call, create_map, info,
+    make, read_info,
 };
 
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
@@ -23,6 +23,18 @@ const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 pub(crate) struct TypedFunctions<'a> {
     pub(crate) types: BorrowedFd<'a>,
     pub(crate) functions: &'a [[u32; 2]],
+}
+
+impl TypedFunctions<'_> {
+    fn of(self, load: Load) -> Load {
+        Load {
+            types: self.types.as_raw_fd() as u32,
+            function_size: size_of::<[u32; 2]>() as u32,
+            functions: self.functions.as_ptr().addr() as u64,
+            function_count: self.functions.len() as u32,
+            ..load
+        }
+    }
 }
 
 pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
@@ -46,7 +58,7 @@ pub(crate) fn load_dispatcher(
     typed: TypedFunctions<'_>,
     kind: Kind,
 ) -> io::Result<OwnedFd> {
-    load_typed(program, typed, Load { name, ..kind.attributes() })
+    typed.of(Load { name, ..kind.attributes() }).program(program)
 }
 
 /// Loads an extension for this function of a program, and for others of its type.
@@ -56,27 +68,8 @@ pub(crate) fn load_extension(
     (of, function): (BorrowedFd<'_>, u32),
 ) -> io::Result<OwnedFd> {
     let of_program = of.as_raw_fd() as u32;
-    load_typed(
-        program,
-        typed,
-        Load { prog_type: PROG_TYPE_EXT, name: NAME, replaced: function, of_program, ..Load::default() },
-    )
-}
-
-fn load_typed(program: &[Insn], typed: TypedFunctions<'_>, load: Load) -> io::Result<OwnedFd> {
-    make(
-        PROG_LOAD,
-        &Load {
-            insn_count: program.len() as u32,
-            insns: program.as_ptr().addr() as u64,
-            license: (Kind::Xdp { frags: false }).license().as_ptr().addr() as u64,
-            types: typed.types.as_raw_fd() as u32,
-            function_size: size_of::<[u32; 2]>() as u32,
-            functions: typed.functions.as_ptr().addr() as u64,
-            function_count: typed.functions.len() as u32,
-            ..load
-        },
-    )
+    let of_type = Load { prog_type: PROG_TYPE_EXT, replaced: function, of_program, ..Load::licensed(MIT) };
+    typed.of(of_type).program(program)
 }
 
 /// Attaches an extension in place of a function, even if it already replaces others, while the descriptor or

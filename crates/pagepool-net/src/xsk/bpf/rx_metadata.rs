@@ -29,8 +29,8 @@ use std::hash::BuildHasher;
 use pagepool::{Error, XdpBuff};
 
 use super::assembler::{
-    ADD_IMM, CALL, IF_ABOVE, IF_NOT_EQUAL_IMM, LOAD_WORD, OR_IMM, STORE_LONG_IMM, STORE_WORD, STORE_WORD_IMM,
-    call, copy, op, set,
+    ADD_IMM, CALL, Code, IF_ABOVE, IF_NOT_EQUAL_IMM, LOAD_WORD, OR_IMM, STORE_LONG_IMM, STORE_WORD,
+    STORE_WORD_IMM, call, copy, op, set,
 };
 use super::btf;
 use crate::sys::bpf::Insn;
@@ -81,14 +81,14 @@ impl Functions {
 
     /// The instructions that write metadata. They leave the context in r1.
     pub(super) fn instructions(self, reader: RxMetadataReader) -> Vec<Insn> {
-        let mut code = vec![copy(6, 1), set(2, -(LEN as i32)), call(ADJUST_META)];
-        let mut to_end = vec![code.len()];
-        code.push(op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+        let mut code = Code::default();
+        code.extend([copy(6, 1), set(2, -(LEN as i32)), call(ADJUST_META)]);
+        code.jump((), op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
         code.extend([-8, -16, -24].map(|at| op(STORE_LONG_IMM, 10, 0, at, 0)));
-        code.push(set(7, 0));
+        code.extend([set(7, 0)]);
         for (source, number) in QUESTIONS.iter().zip(self.0) {
             let Some(number) = number else { continue };
-            code.push(copy(1, 6));
+            code.extend([copy(1, 6)]);
             for (register, &at) in (2..).zip(source.answers) {
                 code.extend([copy(register, 10), op(ADD_IMM, register, 0, 0, at)]);
             }
@@ -100,16 +100,15 @@ impl Functions {
         }
         code.extend([op(LOAD_WORD, 2, 6, DATA_META, 0), op(LOAD_WORD, 3, 6, DATA, 0)]);
         code.extend([copy(1, 2), op(ADD_IMM, 1, 0, 0, LEN as i32)]);
-        to_end.push(code.len());
-        code.extend([op(IF_ABOVE, 1, 3, 0, 0), op(STORE_WORD, 2, 7, 0, 0)]);
+        code.jump((), op(IF_ABOVE, 1, 3, 0, 0));
+        code.extend([op(STORE_WORD, 2, 7, 0, 0)]);
         for (from, to) in WORDS {
             code.extend([op(LOAD_WORD, 1, 10, from, 0), op(STORE_WORD, 2, 1, to, 0)]);
         }
-        code.push(op(STORE_WORD_IMM, 2, 0, LEN as i16 - 4, reader.mark as i32));
-        let end = code.len();
-        to_end.into_iter().for_each(|at| code[at].offset = (end - at - 1) as i16);
-        code.push(copy(1, 6));
-        code
+        code.extend([op(STORE_WORD_IMM, 2, 0, LEN as i16 - 4, reader.mark as i32)]);
+        code.mark(());
+        code.extend([copy(1, 6)]);
+        code.finish()
     }
 }
 

@@ -22,7 +22,8 @@ use super::assembler::{
     op, set,
 };
 use super::decision::{Comparison, Decision, Fact};
-use super::program::pass;
+use super::program::{STACK, pass};
+use super::rx_metadata::DATA;
 use crate::steering::{
     ETHER_IP, ETHER_IP6, EXTENSIONS, Extension, ICMP6, MOST_EXTENSIONS, Match, TAG_TYPES, WITH_PORTS,
 };
@@ -30,9 +31,7 @@ use crate::sys::bpf::Insn;
 
 /// The value of a stack word that was not written.
 const UNKNOWN: i32 = -1;
-const STACK: u8 = 10;
-/// Offsets in `struct xdp_md`.
-const DATA: i16 = 0;
+/// An offset in `struct xdp_md`.
 const DATA_END: i16 = 4;
 const LONGEST_EXTENSION: i32 = 8 * 256;
 

@@ -9,10 +9,9 @@ use super::assembler::{LEAVE, MAP_FD, call, load_64_as, set};
 use super::chain::dispatcher::{ADJUST_TAIL, ChainForm, ChainSlot};
 use super::chain::member::ChainMember;
 use super::chain::not_loaded;
+use super::program::XDP_PASS;
 use crate::interface::lookup;
 use crate::sys::bpf as sys;
-
-const XDP_PASS: i32 = 2;
 
 /// An XDP program of a chain that calls the helper for cutting packets, and passes all.
 #[derive(Debug)]

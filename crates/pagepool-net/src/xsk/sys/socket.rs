@@ -17,9 +17,10 @@ use crate::sys::socket::{done, open, option, set_addresses, set_option};
 /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.17).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
-/// How a socket is bound: bits of `sxdp_flags`.
+/// How a socket is bound (bits of `sxdp_flags`), and how memory is registered.
 pub(crate) mod flags {
     pub(crate) use libc::{XDP_COPY, XDP_USE_NEED_WAKEUP, XDP_USE_SG, XDP_ZEROCOPY};
+    pub(crate) use libc::{XDP_UMEM_TX_METADATA_LEN, XDP_UMEM_TX_SW_CSUM, XDP_UMEM_UNALIGNED_CHUNK_FLAG};
 }
 
 /// A buffer that is not its packet's last. Linux: `XDP_PKT_CONTD`.
@@ -36,13 +37,17 @@ pub(crate) mod tx_flags {
     pub(crate) const LAUNCH_TIME: u64 = 1 << 2;
 }
 
+/// A ring, by the option that sets its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
 pub(crate) enum Ring {
-    Receive,
-    Transmit,
-    Fill,
-    Completion,
+    Receive = libc::XDP_RX_RING,
+    Transmit = libc::XDP_TX_RING,
+    Fill = libc::XDP_UMEM_FILL_RING,
+    Completion = libc::XDP_UMEM_COMPLETION_RING,
 }
+
+pub(crate) use libc::xdp_umem_reg as Registration;
 
 pub(crate) use libc::xdp_statistics as KernelCounts;
 /// The counts of a new socket.
@@ -60,47 +65,16 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
     open(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Registration {
-    pub(crate) addr: usize,
-    pub(crate) len: u64,
-    pub(crate) chunk: u32,
-    pub(crate) headroom: u32,
-    pub(crate) unaligned: bool,
-    /// Bytes for metadata before each sent packet.
-    pub(crate) metadata: u32,
-    /// Whether the kernel computes requested checksums, in copy mode.
-    pub(crate) software_checksum: bool,
-}
-
 /// Registers memory. The kernel pins its pages. What it may write, and when, depends on a fill ring, and on a
 /// transmit ring with requests for the time.
 pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()> {
-    let flag = |on: bool, flag| if on { flag } else { 0 };
-    let flags = flag(what.unaligned, libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG)
-        | flag(what.metadata > 0, libc::XDP_UMEM_TX_METADATA_LEN)
-        | flag(what.software_checksum, libc::XDP_UMEM_TX_SW_CSUM);
-    let registration = libc::xdp_umem_reg {
-        addr: what.addr as u64,
-        len: what.len,
-        chunk_size: what.chunk,
-        headroom: what.headroom,
-        flags,
-        tx_metadata_len: what.metadata,
-    };
     // SAFETY: the kernel writes there only what a ring gives it.
-    unsafe { set_addresses(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration) }
+    unsafe { set_addresses(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &what) }
 }
 
 /// Sets the size of a ring, a power of two.
 pub(crate) fn set_ring_size(fd: BorrowedFd<'_>, ring: Ring, entries: u32) -> io::Result<()> {
-    let option = match ring {
-        Ring::Receive => libc::XDP_RX_RING,
-        Ring::Transmit => libc::XDP_TX_RING,
-        Ring::Fill => libc::XDP_UMEM_FILL_RING,
-        Ring::Completion => libc::XDP_UMEM_COMPLETION_RING,
-    };
-    set_option(fd, libc::SOL_XDP, option, &entries)
+    set_option(fd, libc::SOL_XDP, ring as libc::c_int, &entries)
 }
 
 /// Binds a socket to a queue of an interface; with `shared`, over that socket's UMEM.

@@ -29,11 +29,12 @@
 //! libxdp's dispatcher always has ten slots. This one has only those that it needs.
 
 use super::function_types::FunctionTypes;
-use crate::sys::bpf::Insn;
+use crate::sys::bpf::{Insn, XDP_DEV_BOUND_ONLY as DEV_BOUND_ONLY, XDP_HAS_FRAGS as HAS_FRAGS};
 use crate::xsk::bpf::assembler::{
     AND, CALL, Code, IF_EQUAL_IMM, LEAVE, LOAD_WORD, MAP_VALUE, SHIFT_LEFT_32, call, copy, load_64_as, op,
     set,
 };
+use crate::xsk::bpf::program::XDP_PASS;
 
 /// By this name other users of the protocol recognise a dispatcher.
 pub(in crate::xsk::bpf) const NAME: &str = "xdp_dispatcher";
@@ -49,10 +50,6 @@ pub(in crate::xsk::bpf) const LONGEST: usize = 4096;
 const MAGIC: u8 = 236;
 /// The result of an empty slot.
 const EMPTY: i32 = 31;
-const XDP_PASS: i32 = 2;
-/// Linux: `BPF_F_XDP_HAS_FRAGS` and `BPF_F_XDP_DEV_BOUND_ONLY`.
-const HAS_FRAGS: u32 = 1 << 5;
-const DEV_BOUND_ONLY: u32 = 1 << 6;
 /// Linux: `BPF_FUNC_xdp_adjust_tail`, of a context and the bytes to add.
 pub(in crate::xsk::bpf) const ADJUST_TAIL: i32 = 65;
 /// The source register of a call within the program. Linux: `BPF_PSEUDO_CALL`.
