@@ -161,7 +161,6 @@ pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStep, mem_nic};
 pub use numbered::{Arrival, NumberedFrames, Tally};
 pub use steering::Match;
-pub use steering::flow_rule::FlowRule;
 pub use sys::clock::{ticks, ticks_per_second};
 #[doc(inline)]
 pub use xsk::{

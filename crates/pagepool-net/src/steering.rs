@@ -8,7 +8,6 @@
 
 mod evaluation;
 mod expression;
-pub(crate) mod flow_rule;
 mod flow_rules;
 mod headers;
 mod parser;

@@ -6,20 +6,22 @@
 //!        ignore `not`.
 
 use super::Match;
-use super::expression::{ETHER_IP, ETHER_IP6, Expression, Test};
-use super::flow_rule::{FlowHeaders, FlowRule, IpFlow};
+use super::expression::{ETHER_IP, ETHER_IP6, Expression, Test, address_of};
 use super::headers::WITH_PORTS;
 use crate::error::parameter;
 use pagepool::Error;
 
 /// The most rules of a match. igb has 16, other cards thousands.
 const MOST: usize = 64;
+/// The protocols with ports, and their flow names in `ethtool -N`.
+const TRANSPORTS: [(u8, &str); 3] = [(6, "tcp"), (17, "udp"), (132, "sctp")];
+const VLAN_ID: u16 = 0x0fff;
 
 impl Match {
     /// Makes rules for a card's hardware that take the packets of the match, and maybe more: parts with `not`
     /// are left to the XDP program. A packet that the card does not recognise keeps its queue: fragments
     /// without ports, headers behind IPv6 extensions or tags. Rules for IPv4 and Ethernet come first.
-    /// `ethtool -N` adds a rule to a card.
+    /// `ethtool -N INTERFACE RULE action QUEUE` adds a rule to a card.
     ///
     /// Fails for a part that rules cannot express, and names it: `all`, `vlan` without an ID, `nd`,
     /// `fragment`, a range of ports, an alternative of only `not`. Also fails for more than 64 rules.
@@ -27,14 +29,13 @@ impl Match {
     /// ```
     /// use pagepool_net::Match;
     /// let ours: Match = "udp dst port 4789 and not fragment".parse()?;
-    /// let rules: Vec<String> = ours.flow_rules()?.iter().map(|rule| rule.to_string()).collect();
-    /// assert_eq!(rules, ["flow-type udp4 dst-port 4789", "flow-type udp6 dst-port 4789"]);
+    /// assert_eq!(ours.flow_rules()?, ["flow-type udp4 dst-port 4789", "flow-type udp6 dst-port 4789"]);
     ///
     /// let refused = "udp portrange 5000-5999".parse::<Match>()?.flow_rules().unwrap_err().to_string();
     /// assert!(refused.contains("portrange 5000-5999"), "{refused}");
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    pub fn flow_rules(&self) -> Result<Vec<FlowRule>, Error> {
+    pub fn flow_rules(&self) -> Result<Vec<String>, Error> {
         let mut rules = Vec::new();
         for flow in self.flows(self.expression())? {
             if flow.is_any() {
@@ -48,14 +49,14 @@ impl Match {
             }
         }
         // Sorted, because rules go to queues in turn: else one of two queues would get all of IPv4.
-        rules.sort_by_key(|rule| matches!(rule.headers, FlowHeaders::Ip6(_)));
+        rules.sort_by_key(|&(is_v6, _)| is_v6);
         match rules.len() {
             0 => Err(parameter(
                 "match",
                 format!("{self:?}"),
                 "one that a packet can match, to become rules of a card",
             )),
-            1..=MOST => Ok(rules),
+            1..=MOST => Ok(rules.into_iter().map(|(_, rule)| rule).collect()),
             _ => Err(self.too_many()),
         }
     }
@@ -172,12 +173,12 @@ impl Alternative {
         })
     }
 
-    /// The rules that take these packets; none if there are no such packets.
-    fn rules(&self) -> Vec<FlowRule> {
-        let rule = |headers| FlowRule { vlan: self.vlan, headers };
+    /// The rules that take these packets, and whether each is for IPv6; none if there are no such packets.
+    fn rules(&self) -> Vec<(bool, String)> {
         let has_ports = self.ports != [None; 2];
         if self.protocol.is_none() && !has_ports && !self.has_addresses() {
-            return vec![rule(FlowHeaders::Ether(self.ether_type))];
+            let of_type = self.ether_type.map(|of| format!(" proto {of:#06x}")).unwrap_or_default();
+            return vec![(false, format!("flow-type ether{of_type}{}", self.vlan_text()))];
         }
         let protocols: Vec<Option<u8>> = match (has_ports, self.protocol) {
             (true, None) => WITH_PORTS.map(Some).to_vec(),
@@ -186,11 +187,35 @@ impl Alternative {
         };
         let may_be = |ether_type| self.ether_type.is_none_or(|of| of == ether_type);
         let of = |protocol| {
-            let flow = IpFlow { protocol, addresses: self.addresses, ports: self.ports };
-            let (over_4, over_6) = (FlowHeaders::Ip4(flow), FlowHeaders::Ip6(flow));
-            [may_be(ETHER_IP).then_some(over_4), may_be(ETHER_IP6).then_some(over_6)]
+            let rule = |is_v6| (is_v6, self.ip_rule(is_v6, protocol));
+            [may_be(ETHER_IP).then(|| rule(false)), may_be(ETHER_IP6).then(|| rule(true))]
         };
-        protocols.into_iter().flat_map(of).flatten().map(rule).collect()
+        protocols.into_iter().flat_map(of).flatten().collect()
+    }
+
+    /// A rule in the syntax of `ethtool -N`, whose masks set the bits to ignore.
+    fn ip_rule(&self, is_v6: bool, protocol: Option<u8>) -> String {
+        let of_ports = TRANSPORTS.iter().find(|row| Some(row.0) == protocol).map(|row| row.1);
+        let all = if is_v6 { u128::MAX } else { u32::MAX.into() };
+        let mut rule = format!("flow-type {}{}", of_ports.unwrap_or("ip"), if is_v6 { 6 } else { 4 });
+        for (side, (address, mask)) in ["src", "dst"].iter().zip(self.addresses) {
+            if mask != 0 {
+                rule += &format!(" {side}-ip {}", address_of(!is_v6, address));
+            }
+            if mask != 0 && mask != all {
+                rule += &format!(" m {}", address_of(!is_v6, all & !mask));
+            }
+        }
+        for (side, port) in ["src", "dst"].iter().zip(self.ports) {
+            port.iter().for_each(|port| rule += &format!(" {side}-port {port}"));
+        }
+        let other = protocol.filter(|_| of_ports.is_none());
+        other.iter().for_each(|protocol| rule += &format!(" l4proto {protocol}"));
+        rule + &self.vlan_text()
+    }
+
+    fn vlan_text(&self) -> String {
+        self.vlan.map(|id| format!(" vlan {id:#x} m {:#x}", !VLAN_ID)).unwrap_or_default()
     }
 }
 
@@ -214,7 +239,7 @@ mod tests {
 
     fn rules(text: &str) -> Vec<String> {
         let rules = text.parse::<Match>().unwrap().flow_rules();
-        rules.unwrap_or_else(|error| panic!("{text}: {error}")).iter().map(FlowRule::to_string).collect()
+        rules.unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[test]
