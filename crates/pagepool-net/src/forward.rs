@@ -252,7 +252,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             let must_be = "a port that add_port of this forwarder returned";
             return Err(parameter("port", port.0, must_be));
         };
-        self.ports[at].add_handoff(inlet);
+        self.ports[at].inlets.push(inlet);
         Ok(())
     }
 
@@ -585,7 +585,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// The frames that wait for the transmit ring of a port.
     pub fn waiting(&self, port: PortId) -> Option<&TxQueue> {
-        Some(self.ports[self.place(port)?].waiting())
+        Some(&self.ports[self.place(port)?].waiting)
     }
 
     /// The device of a port.
@@ -626,7 +626,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     }
 
     fn take_handed_over(&mut self, at: usize) -> usize {
-        if !self.ports[at].has_inlets() {
+        if self.ports[at].inlets.is_empty() {
             return 0;
         }
         let n = self.ports[at].take_handed_over(&mut self.done, self.budget);

@@ -98,7 +98,7 @@ impl PollList {
             port.is_awake = true;
             self.awake.push(at);
         }
-        if !port.is_queued && !port.waiting().is_empty() {
+        if !port.is_queued && !port.waiting.is_empty() {
             port.is_queued = true;
             self.queued.push(at);
         }
@@ -110,7 +110,7 @@ impl PollList {
         self.queued.retain(|&at| {
             let port = &mut ports[at];
             send(port);
-            port.is_queued = !port.waiting().is_empty();
+            port.is_queued = !port.waiting.is_empty();
             port.is_queued
         });
     }

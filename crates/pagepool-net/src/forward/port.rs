@@ -23,11 +23,11 @@ pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) device: Box<dyn Device>,
     /// Frames that wait for the transmit ring, at most `most`.
-    waiting: TxQueue,
+    pub(super) waiting: TxQueue,
     most: usize,
     pub(super) egress: Egress,
-    inlets: Vec<HandoffRx>,
-    gone: bool,
+    pub(super) inlets: Vec<HandoffRx>,
+    pub(super) gone: bool,
     /// The tag of frames that wait here, in pools that record holders.
     to_send: Option<Tag>,
     /// It is gone, or names holders. One check for both: other ports pay nothing for names.
@@ -78,10 +78,6 @@ impl Port {
     pub(super) fn expect(&mut self, burst: usize) {
         self.most = self.most.max(burst);
         self.waiting.reserve(self.most, burst);
-    }
-
-    pub(super) fn add_handoff(&mut self, inlet: HandoffRx) {
-        self.inlets.push(inlet);
     }
 
     /// Takes back all sent frames, so that no full ring follows a slow round.
@@ -231,18 +227,6 @@ impl Port {
             }
         }
         taken
-    }
-
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone
-    }
-
-    pub(super) fn has_inlets(&self) -> bool {
-        !self.inlets.is_empty()
-    }
-
-    pub(super) fn waiting(&self) -> &TxQueue {
-        &self.waiting
     }
 
     /// Gives waiting frames to the device, while it has room. If some are left, it takes back sent frames and

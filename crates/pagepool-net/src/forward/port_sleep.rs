@@ -27,7 +27,7 @@ pub(super) struct PortSleep {
 impl PortSleep {
     /// Sleeps until there is something to poll for, or for `timeout`.
     pub(super) fn until_ready(&mut self, ports: &mut [Port], timeout: Duration) -> Wake {
-        let alone = ports.len() == 1 && !ports[0].has_inlets() && !self.wakened.has_waker();
+        let alone = ports.len() == 1 && ports[0].inlets.is_empty() && !self.wakened.has_waker();
         if alone {
             return ports[0].wait(timeout);
         }
@@ -73,9 +73,9 @@ impl PortSleep {
         self.sleep.clear();
         let (mut found, mut at_most, mut closed) = (Wake::Gone, Duration::MAX, false);
         for port in ports {
-            let was_gone = port.is_gone();
+            let was_gone = port.gone;
             let (wake, longest) = port.arm(&mut self.sleep);
-            closed |= port.is_gone() && !was_gone;
+            closed |= port.gone && !was_gone;
             at_most = at_most.min(longest);
             found = match (wake, found) {
                 (Wake::Ready, _) | (_, Wake::Ready) => Wake::Ready,

@@ -736,7 +736,12 @@ mod tests {
     /// Sends only packets that need no frames.
     fn short_way(device: &mut XskDevice, packets: &mut Vec<XdpBuff>) -> usize {
         let Some(open) = &mut device.open else { return 0 };
-        let n = device.sender.transmit_pages(&mut open.tx, packets, &mut device.mappings, &mut device.stats);
+        let n = device.sender.transmit_packets::<false>(
+            &mut open.tx,
+            packets,
+            &mut device.mappings,
+            &mut device.stats,
+        );
         open.tx.send.submit();
         device.kick_transmit();
         n

@@ -100,10 +100,10 @@ impl Sender {
         self.requests.as_deref_mut()
     }
 
-    /// Takes packets off the front while there is room, each is a whole page, and none must be refused.
-    /// [`transmit`](Self::transmit) takes the others. Returns how many.
+    /// Takes packets off the front while there is room, and each is a whole page, or with `FRAGS` a chunk;
+    /// none of those must be refused. [`transmit`](Self::transmit) takes the others. Returns how many.
     #[inline]
-    pub(super) fn transmit_pages(
+    pub(super) fn transmit_packets<const FRAGS: bool>(
         &mut self,
         rings: &mut TxRings,
         packets: &mut Vec<XdpBuff>,
@@ -113,8 +113,11 @@ impl Sender {
         let mut sent = 0;
         loop {
             // One check for each run of packets of one pool.
-            let mut of_one_pool = self.transmit_pages_of_one_pool(rings, packets, mappings, stats);
-            if of_one_pool == 0 && packets.first().is_some_and(XdpBuff::has_frags) {
+            let mut of_one_pool = match FRAGS {
+                false => self.transmit_pages_of_one_pool(rings, packets, mappings, stats),
+                true => self.transmit_frags_of_one_pool(rings, packets, mappings, stats),
+            };
+            if !FRAGS && of_one_pool == 0 && packets.first().is_some_and(XdpBuff::has_frags) {
                 of_one_pool = self.transmit_chains(rings, packets, mappings, stats);
             }
             sent += of_one_pool;
@@ -160,7 +163,7 @@ impl Sender {
         sent
     }
 
-    /// Takes packets of one or several whole pages, as [`transmit_pages`](Self::transmit_pages) does.
+    /// Takes packets of one or several whole pages, as [`transmit_packets`](Self::transmit_packets) does.
     /// Separate runs of either kind would move the rest of the burst to the front at each change.
     #[inline(never)]
     fn transmit_chains(
@@ -195,26 +198,8 @@ impl Sender {
         sent
     }
 
-    /// Takes packets of one chunk each, as [`transmit_pages`](Self::transmit_pages) does, if chunks are parts
-    /// of pages.
-    fn transmit_frags(
-        &mut self,
-        rings: &mut TxRings,
-        packets: &mut Vec<XdpBuff>,
-        mappings: &mut MappingCache,
-        stats: &mut DeviceStats,
-    ) -> usize {
-        let mut sent = 0;
-        loop {
-            let of_one_pool = self.transmit_frags_of_one_pool(rings, packets, mappings, stats);
-            sent += of_one_pool;
-            if of_one_pool == 0 || packets.is_empty() {
-                return sent;
-            }
-        }
-    }
-
-    /// Not inlined, as for pages.
+    /// Takes packets of one chunk each, if chunks are parts of pages. Not inlined, so that its loop has all
+    /// registers.
     #[inline(never)]
     fn transmit_frags_of_one_pool(
         &mut self,
@@ -265,9 +250,9 @@ impl Sender {
         }
         let mut taken = match queue.burst() {
             Some(packets) if !self.layout.cuts_pages() => {
-                self.transmit_pages(rings, packets, mappings, stats)
+                self.transmit_packets::<false>(rings, packets, mappings, stats)
             }
-            Some(packets) => self.transmit_frags(rings, packets, mappings, stats),
+            Some(packets) => self.transmit_packets::<true>(rings, packets, mappings, stats),
             None => 0,
         };
         let send = &mut rings.send;
