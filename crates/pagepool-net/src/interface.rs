@@ -1,4 +1,3 @@
-//! The interface of a device: what sockets and programs read of it, and frames that the kernel sends out of it.
+//! The interface of a device: what sockets and programs read of it.
 
-pub(crate) mod live_frames;
 pub(crate) mod lookup;

@@ -153,8 +153,6 @@ pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
     PartCycles, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
 };
-#[doc(hidden)] // for the traffic generators of the workspace's laboratory
-pub use interface::live_frames::LiveFrames;
 pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;

@@ -94,7 +94,7 @@ fn members_come_and_go() {
 #[test]
 fn a_program_that_changes_packets_has_a_place() {
     let Some(_veth) = interface("a_program_that_changes_packets_has_a_place") else { return };
-    let changes = TailAdjuster::join("near0", 10).expect("as others");
+    let changes = TailAdjuster::join("near0", 10, None).expect("as others");
     let ours = beside(50);
     ours.start().expect("a chain with it is made");
     ours.steer(&"udp".parse().expect("an expression")).expect("and made anew");
@@ -110,7 +110,7 @@ fn a_program_that_changes_packets_has_a_place() {
 fn chains_of_version_3_are_joined_as_they_are() {
     for bound in [false, true] {
         let Some(_veth) = interface("chains_of_version_3_are_joined_as_they_are") else { return };
-        let first = match TailAdjuster::begin_third("near0", 10, bound) {
+        let first = match TailAdjuster::join("near0", 10, Some(bound)) {
             Ok(first) => first,
             Err(error) => {
                 assert!(bound, "{error}");

@@ -84,6 +84,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "drop_rule",
             "frame_socket",
             "tap",
+            "live_frames",
             "frame_generator",
             "guest",
         ],

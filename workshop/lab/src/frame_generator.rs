@@ -6,9 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool_link::{LinkError, Namespace};
-use pagepool_net::{LiveFrames, NumberedFrames};
+use pagepool_net::NumberedFrames;
 
 use crate::frame_socket::FrameSocket;
+use crate::live_frames::LiveFrames;
 use crate::sys::packet::Hears;
 
 const BATCH: usize = 64;

@@ -17,6 +17,7 @@ mod frame_socket;
 pub mod guest;
 mod huge_pages;
 mod link_settings;
+mod live_frames;
 mod skip;
 mod sys;
 mod tap;

@@ -1,5 +1,5 @@
-//! `bpf(2)`: XDP programs, their links, socket maps and live frames; traffic-control (tc) programs. Numbers
-//! and layouts are those of include/uapi/linux/bpf.h (v7.3).
+//! `bpf(2)`: XDP programs, their links, socket maps; traffic-control (tc) programs. Numbers and layouts are
+//! those of include/uapi/linux/bpf.h (v7.3).
 
 // UNSAFETY: system calls whose arguments contain addresses of memory.
 #![expect(unsafe_code)]
@@ -39,10 +39,6 @@ const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
 pub(crate) const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// The XDP program is for one interface; Linux 6.3.
 pub(crate) const XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
-/// Really sends the frames of a program run where it redirects them; Linux 5.18.
-const RUN_LIVE_FRAMES: u32 = 1 << 1;
-/// Most live frames at once.
-const RUN_BATCH: u32 = 64;
 /// Exchanges a link's program only if the link runs the given one.
 const REPLACE: u32 = 1 << 2;
 /// The type of a BPF file system. Linux: `BPF_FS_MAGIC`, include/uapi/linux/magic.h.
@@ -375,27 +371,13 @@ struct Run {
     context_size_out: u32,
     context: u64,
     context_out: u64,
-    flags: u32,
-    cpu: u32,
-    batch: u32,
-    padding: u32,
-}
-
-/// Runs an XDP program on `count` copies of a frame. Returns when all are where it sent them
-/// (linux/Documentation/bpf/bpf_prog_run.rst).
-pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io::Result<()> {
-    let how = Run { repeat: count, flags: RUN_LIVE_FRAMES, batch: RUN_BATCH, ..Run::default() };
-    run(program, place_of(frame), how).map(drop)
 }
 
 /// Runs an XDP program on one frame, which is not sent. Returns the program's result.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn run_frame(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
-    run(program, place_of(frame), Run { repeat: 1, ..Run::default() })
-}
-
-fn place_of(frame: &[u8]) -> (u64, u32) {
-    (frame.as_ptr().addr() as u64, frame.len() as u32)
+    let place = (frame.as_ptr().addr() as u64, frame.len() as u32);
+    run(program, place, Run { repeat: 1, ..Run::default() })
 }
 
 /// Words of a packet's context before the caller's. Linux: `offsetof(struct __sk_buff, cb)`.

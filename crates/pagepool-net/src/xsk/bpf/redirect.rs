@@ -21,7 +21,7 @@ use pagepool::Error;
 use pagepool_link::{AttachedXdp, LinkInfo, XdpMode, shell_word};
 
 use self::refusal::{no_metadata, not_steered, refused};
-use super::chain::dispatcher::{self, ChainSlot};
+use super::chain::dispatcher::{self, ChainForm, ChainSlot};
 use super::chain::member::ChainMember;
 use super::pin::{PinnedLink, not_of, open_map, pin, seen};
 use super::rx_metadata::{Functions, RxMetadataReader};
@@ -266,8 +266,9 @@ impl Redirect {
         let link = lookup::look_up(interface)?;
         let map = socket_map(&link.name).map_err(|error| refused("bpf(BPF_MAP_CREATE)", error, frags))?;
         let code = program::redirect(map.as_raw_fd());
-        let member =
-            Some(ChainMember::load(&link, how.places(), ChainSlot::passing(priority, frags), &code)?);
+        let slot = ChainSlot::passing(priority, frags);
+        // More tools know version 2 than version 3.
+        let member = Some(ChainMember::load(ChainForm::Second, &link, how.places(), slot, &code)?);
         Ok(Arc::new(Self { member, ..Self::over(map) }))
     }
 

@@ -18,23 +18,16 @@ use crate::sys::bpf as sys;
 pub struct TailAdjuster(ChainMember);
 
 impl TailAdjuster {
-    /// Joins the chain of an interface.
-    pub fn join(interface: &str, priority: u32) -> Result<Self, Error> {
-        Self::join_or_begin(ChainForm::Second, interface, priority)
-    }
-
-    /// Begins a chain of version 3 of libxdp's protocol, bound to the interface's device or not.
-    pub fn begin_third(interface: &str, priority: u32, bound: bool) -> Result<Self, Error> {
-        Self::join_or_begin(ChainForm::Third { bound }, interface, priority)
-    }
-
-    fn join_or_begin(begins: ChainForm, interface: &str, priority: u32) -> Result<Self, Error> {
+    /// Joins the chain of an interface, or begins one. With `third`, a new chain has version 3 of libxdp's
+    /// protocol, and is bound to the interface's device or not.
+    pub fn join(interface: &str, priority: u32, third: Option<bool>) -> Result<Self, Error> {
+        let begins = third.map_or(ChainForm::Second, |bound| ChainForm::Third { bound });
         // A member is recognised by its map.
         let map = sys::create_socket_map(1).map_err(|source| not_loaded("bpf(BPF_MAP_CREATE)", source))?;
         let mut code = load_64_as(2, MAP_FD, [map.as_raw_fd(), 0]).to_vec();
         code.extend([set(2, 0), call(ADJUST_TAIL), set(0, XDP_PASS), LEAVE]);
         let (link, slot) = (lookup::look_up(interface)?, ChainSlot::passing(priority, false));
-        let member = ChainMember::load_for(begins, &link, &[XdpMode::Native], slot, &code)?;
+        let member = ChainMember::load(begins, &link, &[XdpMode::Native], slot, &code)?;
         member.join().map(|()| Self(member))
     }
 

@@ -56,19 +56,9 @@ struct MemberState {
 }
 
 impl ChainMember {
-    /// Loads a program, which joins later. Begins a chain with version 2, which more tools know than version
-    /// 3. An error if the attached program is no dispatcher.
+    /// Loads a program, which joins later. `begins`: the form of a new chain. An error if the attached program
+    /// is no dispatcher.
     pub(in crate::xsk::bpf) fn load(
-        link: &LinkInfo,
-        places: &'static [XdpMode],
-        slot: ChainSlot,
-        code: &[Insn],
-    ) -> Result<Self, Error> {
-        Self::load_for(ChainForm::Second, link, places, slot, code)
-    }
-
-    /// Loads a program, which joins later. `begins`: the form of a new chain.
-    pub(in crate::xsk::bpf) fn load_for(
         begins: ChainForm,
         link: &LinkInfo,
         places: &'static [XdpMode],

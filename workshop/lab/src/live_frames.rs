@@ -7,25 +7,23 @@ use pagepool_link::{LinkError, Netlink};
 use crate::sys::bpf::{self, Insn};
 
 /// An XDP program that sends copies of a frame out of one interface, bypassing sockets.
-///
-/// For the traffic generators of the lab, which has no `bpf` of its own.
 #[derive(Debug)]
-pub struct LiveFrames {
+pub(crate) struct LiveFrames {
     program: OwnedFd,
 }
 
 impl LiveFrames {
     /// Loads it for an interface of the calling thread's namespace.
-    pub fn load(link: &str) -> Result<Self, LinkError> {
+    pub(crate) fn load(link: &str) -> Result<Self, LinkError> {
         let index = Netlink::open()?.link(link)?.index;
-        let program = bpf::load(&redirect_to(index), bpf::Kind::Xdp { frags: false });
         let about = || format!("sending frames by XDP to interface {link:?} requires CAP_BPF and Linux 5.18");
+        let program = bpf::load_xdp(&redirect_to(index));
         let program = program.map_err(|error| LinkError::call("bpf(BPF_PROG_LOAD)", about(), error))?;
         Ok(Self { program })
     }
 
     /// Sends `count` copies, and returns when the driver has accepted or dropped them.
-    pub fn send(&self, frame: &[u8], count: u32) -> Result<(), LinkError> {
+    pub(crate) fn send(&self, frame: &[u8], count: u32) -> Result<(), LinkError> {
         bpf::run_live(self.program.as_fd(), frame, count).map_err(|error| {
             let size = frame.len();
             let about = format!(
