@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
-use pagepool::{DomainId, Error, PAGE_SIZE, Provider};
+use pagepool::{Error, Provider};
 
 use super::descriptor::Descriptor;
 use super::device::XskDevice;
@@ -32,12 +32,7 @@ pub fn umem_in_memory<P: Provider + ?Sized>(
     params: UmemParams,
     provider: &Arc<P>,
 ) -> Result<Arc<Umem>, Error> {
-    params.check()?;
-    let area = provider.area();
-    let addr =
-        area.base().ok_or_else(|| Error::Unsupported { what: "memory that the CPU cannot read".into() })?;
-    let memory = params.registration(addr, area.pages() as u64 * PAGE_SIZE as u64);
-    Ok(Umem::unregistered(DomainId::unique(), params, area.id(), memory))
+    Umem::unregistered(params, provider).map(Arc::new)
 }
 
 /// Makes a device with rings of `slots` slots, and the kernel's side of it.

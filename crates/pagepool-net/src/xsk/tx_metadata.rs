@@ -92,10 +92,8 @@ impl TxMetadata {
     /// writes the cache line before the packet.
     pub fn write(&self, packet: &mut XdpBuff) -> Result<(), AdjustError> {
         packet.adjust_meta(packet.meta().len() as isize - LEN as isize)?;
-        let flag = |has: bool, flag| if has { flag } else { 0 };
-        let flags = flag(self.checksum.is_some(), tx_flags::CHECKSUM)
-            | flag(self.timestamp.is_some(), tx_flags::TIMESTAMP)
-            | flag(self.launch_time.is_some(), tx_flags::LAUNCH_TIME);
+        let (checksum, timestamp) = (self.checksum.is_some(), self.timestamp.is_some());
+        let flags = TxFeatures { checksum, timestamp, launch_time: self.launch_time.is_some() }.flags();
         let checksum = self.checksum.map_or(0, TxChecksum::to_word);
         let (launch, number) = (self.launch_time.unwrap_or(0), self.timestamp.unwrap_or(0));
         let words: [u64; WORDS] = [flags, checksum, launch, number, checksum, MARK];

@@ -68,20 +68,15 @@ impl Umem {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn new<P: Provider + ?Sized>(params: UmemParams, provider: &Arc<P>) -> Result<Arc<Self>, Error> {
-        params.check()?;
-        let area = provider.area();
-        let len = area.pages() as u64 * PAGE_SIZE as u64;
-        let what = || format!("{}: a UMEM is registered whole", provider.describe());
-        let Some(addr) = area.base() else {
-            return Err(Error::Unsupported { what: format!("{}, and must be readable by the CPU", what()) });
-        };
+        let this = Self::unregistered(params, provider)?;
+        let Registration { addr, len, .. } = this.memory;
+        let (area, page) = (provider.area(), system_page_size() as u64);
         // Only a caller's own memory can begin within a larger system page.
-        let page = system_page_size();
         if !addr.is_multiple_of(page) {
             let what = format!(
                 "{}, and must begin at a multiple of {page} bytes, the system's page, but begins at \
                  {addr:#x}: align it, or use an arena's own memory",
-                what()
+                registered_whole(provider)
             );
             return Err(Error::Unsupported { what });
         }
@@ -89,14 +84,11 @@ impl Umem {
         if area.present_bytes() < len {
             let what = format!(
                 "{}, but only {} of {len} bytes are committed: set commit_all",
-                what(),
+                registered_whole(provider),
                 area.present_bytes()
             );
             return Err(Error::Unsupported { what });
         }
-        let memory = params.registration(addr, len);
-        let sockets = Mutex::new(Sockets::default());
-        let this = Self { id: DomainId::unique(), params, area: area.id(), memory, sockets };
         // Before any device, so that `new` reports memory that cannot be pinned.
         let registered = new_socket()?;
         this.register(registered.as_fd())?;
@@ -104,14 +96,20 @@ impl Umem {
         Ok(Arc::new(this))
     }
 
-    #[cfg(any(test, feature = "testing"))]
-    pub(super) fn unregistered(
-        id: DomainId,
+    /// A UMEM that the kernel does not know.
+    pub(super) fn unregistered<P: Provider + ?Sized>(
         params: UmemParams,
-        area: u64,
-        memory: Registration,
-    ) -> Arc<Self> {
-        Arc::new(Self { id, params, area, memory, sockets: Mutex::new(Sockets::default()) })
+        provider: &Arc<P>,
+    ) -> Result<Self, Error> {
+        params.check()?;
+        let area = provider.area();
+        let addr = area.base().ok_or_else(|| {
+            let what = format!("{}, and must be readable by the CPU", registered_whole(provider));
+            Error::Unsupported { what }
+        })?;
+        let memory = params.registration(addr, area.pages() as u64 * PAGE_SIZE as u64);
+        let sockets = Mutex::new(Sockets::default());
+        Ok(Self { id: DomainId::unique(), params, area: area.id(), memory, sockets })
     }
 
     /// Its parameters.
@@ -355,6 +353,11 @@ fn refused_as_invalid(queue: u32, mode: XskMode, shared_zero_copy: bool, driver:
     )
 }
 
+/// The beginning of errors about memory that cannot be a UMEM.
+fn registered_whole<P: Provider + ?Sized>(provider: &Arc<P>) -> String {
+    format!("{}: a UMEM is registered whole", provider.describe())
+}
+
 fn new_socket() -> Result<OwnedFd, Error> {
     sys::socket().map_err(|source| {
         let remedy = match source.raw_os_error() {
@@ -396,7 +399,6 @@ impl DmaDomain for Umem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::xsk::tx_metadata::TxMetadataMode;
 
     #[test]
     fn missing_software_checksums_are_not_blamed_on_zero_copy() {

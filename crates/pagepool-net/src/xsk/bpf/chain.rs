@@ -104,12 +104,13 @@ pub(super) struct ChainPlace {
 }
 
 #[derive(Debug)]
-pub(super) struct XdpChain<'a> {
-    pub(super) netlink: &'a mut Netlink,
-    pub(super) interface: &'a str,
+pub(super) struct XdpChain {
+    /// In the interface's network namespace.
+    pub(super) netlink: Netlink,
+    pub(super) interface: String,
     pub(super) index: u32,
     /// The folder of all chains' names.
-    pub(super) folder: &'a Path,
+    pub(super) folder: PathBuf,
     /// The form of a new chain.
     pub(super) begins: ChainForm,
 }
@@ -132,7 +133,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-impl XdpChain<'_> {
+impl XdpChain {
     /// The form of the attached dispatcher, if any. An error for another program.
     pub(super) fn form(&mut self) -> Result<Option<ChainForm>, Error> {
         let Some(there) = self.attached()? else { return Ok(None) };
@@ -216,7 +217,7 @@ impl XdpChain<'_> {
     fn forget(&mut self, _: &File, program: u32) -> Result<(), Error> {
         let there = self.attached()?.map(|there| there.id);
         let prefix = format!("dispatch-{}-", self.index);
-        let entries = fs::read_dir(self.folder).map_err(|error| not_named("open", self.folder, error))?;
+        let entries = fs::read_dir(&self.folder).map_err(|error| not_named("open", &self.folder, error))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let ids = names.filter_map(|name| name.strip_prefix(&prefix)?.parse().ok());
         for id in ids.filter(|&id| Some(id) != there) {
@@ -229,7 +230,7 @@ impl XdpChain<'_> {
     }
 
     fn lock(&self) -> Result<File, Error> {
-        let lock = File::open(self.folder).and_then(|folder| {
+        let lock = File::open(&self.folder).and_then(|folder| {
             file_lock::lock(folder.as_fd(), LOCK_LIMIT)?;
             Ok(folder)
         });
@@ -253,7 +254,7 @@ impl XdpChain<'_> {
             Some(name) if name == dispatcher::NAME => Ok(Dispatcher { program, id: there.id }),
             name => {
                 let named = name.map_or(String::new(), |name| format!(" ({name})"));
-                let (id, interface) = (there.id, self.interface);
+                let (id, interface) = (there.id, &self.interface);
                 let what = format!(
                     "the XDP program with id {id} is attached to {interface}{named}, and cannot run others, \
                      because it is not a libxdp dispatcher: detach it, or pass the XSKMAP that it redirects \
@@ -268,7 +269,7 @@ impl XdpChain<'_> {
         let read = extension::only_value(old.program.as_fd(), dispatcher::LONGEST);
         let read = read.map_err(|error| self.not_read(error))?;
         read.as_deref().and_then(dispatcher::read).ok_or_else(|| {
-            let interface = self.interface;
+            let interface = &self.interface;
             let other = read.as_deref().and_then(dispatcher::version);
             let other = other.map_or("unknown".into(), |other| other.to_string());
             let what = format!(
@@ -337,7 +338,7 @@ impl XdpChain<'_> {
 
     fn make(&self, form: ChainForm, programs: &[ChainedProgram]) -> Result<Dispatcher, Error> {
         if programs.len() > dispatcher::MOST {
-            let (interface, most) = (self.interface, dispatcher::MOST);
+            let (interface, most) = (&self.interface, dispatcher::MOST);
             let what = format!(
                 "{interface} has {most} XDP programs, the limit of libxdp's protocol: remove one \
                  (`xdp-loader unload {} --id ID`)",
@@ -365,9 +366,9 @@ impl XdpChain<'_> {
 
     fn refused(&self, error: LinkError) -> Error {
         let Some(number) = error.errno() else {
-            return parameter("interface", self.interface, error.to_string());
+            return parameter("interface", &self.interface, error.to_string());
         };
-        let (interface, source) = (self.interface, io::Error::from_raw_os_error(number));
+        let (interface, source) = (&self.interface, io::Error::from_raw_os_error(number));
         let remedy = match number {
             errno::EPERM => capability::remedy(capability::PROGRAM),
             errno::EOPNOTSUPP => {

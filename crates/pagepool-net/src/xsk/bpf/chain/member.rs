@@ -8,11 +8,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
-use pagepool_link::{LinkInfo, Netlink, XdpMode, shell_word};
+use pagepool_link::{LinkInfo, XdpMode, shell_word};
 
 use super::dispatcher::{ChainForm, ChainSlot};
 use super::{ChainPlace, ChainedProgram, XdpChain, folder, not_loaded};
@@ -31,9 +30,6 @@ pub(in crate::xsk::bpf) struct ChainMember {
     index: u32,
     /// Where a chain may begin, in order of preference.
     places: &'static [XdpMode],
-    folder: PathBuf,
-    /// The form of a new chain.
-    begins: ChainForm,
     /// The dispatcher's place in the driver, and before the stack: a chain that begins again may move.
     native: OnceLock<ChainPlace>,
     generic: OnceLock<ChainPlace>,
@@ -44,8 +40,7 @@ pub(in crate::xsk::bpf) struct ChainMember {
 
 #[derive(Debug)]
 struct MemberState {
-    /// In the interface's network namespace.
-    netlink: Netlink,
+    chain: XdpChain,
     ours: ChainedProgram,
     /// The dispatcher that last ran the program.
     dispatcher: Option<u32>,
@@ -65,9 +60,10 @@ impl ChainMember {
         slot: ChainSlot,
         code: &[Insn],
     ) -> Result<Self, Error> {
-        let (mut netlink, folder) = (lookup::netlink()?, folder()?);
-        let (interface, index) = (&*link.name, link.index);
-        XdpChain { netlink: &mut netlink, interface, index, folder: &folder, begins }.form()?;
+        let (netlink, folder) = (lookup::netlink()?, folder()?);
+        let (interface, index) = (link.name.clone(), link.index);
+        let mut chain = XdpChain { netlink, interface, index, folder, begins };
+        chain.form()?;
         let ours =
             ChainedProgram::load(code, slot).map_err(|error| not_loaded("bpf(BPF_PROG_LOAD)", error))?;
         let sign = sign(&ours).map_err(|source| {
@@ -77,13 +73,11 @@ impl ChainMember {
             );
             failed("bind", source, remedy)
         })?;
-        let state = MemberState { netlink, ours, dispatcher: None, is_generic: false, is_told: false };
+        let state = MemberState { chain, ours, dispatcher: None, is_generic: false, is_told: false };
         Ok(Self {
             interface: link.name.clone(),
             index: link.index,
             places,
-            folder,
-            begins,
             native: OnceLock::new(),
             generic: OnceLock::new(),
             state: Mutex::new(state),
@@ -129,7 +123,7 @@ impl ChainMember {
             return Ok(());
         }
         let id = state.ours.id;
-        let left = self.chain(&mut state.netlink).remove(id).map_err(|error| self.stays(id, error));
+        let left = state.chain.remove(id).map_err(|error| self.stays(id, error));
         state.is_told = left.is_err();
         if left.is_ok() {
             state.dispatcher = None;
@@ -158,7 +152,7 @@ impl ChainMember {
 
     #[cfg(any(test, feature = "testing"))]
     pub(in crate::xsk::bpf) fn form(&self) -> Result<Option<ChainForm>, Error> {
-        self.chain(&mut self.lock().netlink).form()
+        self.lock().chain.form()
     }
 
     pub(in crate::xsk::bpf) fn interface(&self) -> (&str, u32) {
@@ -184,18 +178,18 @@ impl ChainMember {
     fn is_removed(&self, state: &mut MemberState) -> bool {
         let Some(seen) = state.dispatcher else { return false };
         for _ in 0..LOOKS {
-            let MemberState { netlink, ours, .. } = &mut *state;
-            let there = match self.chain(netlink).attached() {
+            let MemberState { chain, ours, .. } = &mut *state;
+            let there = match chain.attached() {
                 Ok(Some(there)) => there,
                 Ok(None) => return true,
                 Err(_) => return false, // unknown: the next call may know
             };
-            if there.id == seen || self.chain(netlink).program_ids(there.id).any(|id| id == ours.id) {
+            if there.id == seen || chain.program_ids(there.id).any(|id| id == ours.id) {
                 state.dispatcher = Some(there.id);
                 return false;
             }
             // Another process may just have exchanged the dispatcher and removed the names.
-            let again = self.chain(&mut state.netlink).attached();
+            let again = chain.attached();
             if matches!(again, Ok(Some(again)) if again.id == there.id) {
                 break;
             }
@@ -205,11 +199,6 @@ impl ChainMember {
 
     fn lock(&self) -> MutexGuard<'_, MemberState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn chain<'a>(&'a self, netlink: &'a mut Netlink) -> XdpChain<'a> {
-        let Self { interface, index, folder, begins, .. } = self;
-        XdpChain { netlink, interface, index: *index, folder, begins: *begins }
     }
 
     /// Puts a program into the chain instead of our old one: like libxdp, behind those of its priority whose
@@ -222,7 +211,7 @@ impl ChainMember {
     ) -> Result<(), Error> {
         let (old, joined) = (state.ours.id, state.dispatcher.is_some());
         let mut is_there = true;
-        let changed = self.chain(&mut state.netlink).change(self.places, |programs| {
+        let changed = state.chain.change(self.places, |programs| {
             is_there = !joined || programs.iter().any(|program| program.id == old);
             if is_there {
                 programs.retain(|program| program.id != old && !drops(program));
