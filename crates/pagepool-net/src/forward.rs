@@ -608,11 +608,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.handler
     }
 
-    /// The stack.
-    pub fn stack(&self) -> &S {
-        &self.stack
-    }
-
     fn next_id(&self) -> PortId {
         PortId(self.routes.len() as u32)
     }

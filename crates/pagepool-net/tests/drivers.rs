@@ -28,7 +28,7 @@ fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
     let (mut packets, mut queue, mut done) =
         (Vec::with_capacity(64), TxQueue::with_capacity(64, 64), XdpFrameBulk::new());
     let all = device.info().tx_ring;
-    assert_eq!(device.tx_room(), all, "an empty ring");
+    assert_eq!(device.state().tx_room, all, "an empty ring");
     device.receive(&pool, &mut packets, 64);
     for number in 0..3u8 {
         assert!(far.send(&[number; 60]));
@@ -41,7 +41,7 @@ fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
     queue.push_burst(&mut packets);
     queue.push(last);
     assert_eq!((device.transmit(&mut queue), queue.refused(), queue.len()), (3, 0, 0));
-    assert!(device.tx_room() <= all);
+    assert!(device.state().tx_room <= all);
     let mut bytes = Vec::new();
     for number in 0..3u8 {
         assert!(far.receive(&mut bytes) && bytes == [number; 60], "packet {number}: {bytes:?}");
@@ -50,7 +50,7 @@ fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
         device.complete(&mut done, 64);
         done.flush();
     }
-    assert_eq!((device.tx_room(), device.info().mtu >= 1500), (all, true));
+    assert_eq!((device.state().tx_room, device.info().mtu >= 1500), (all, true));
     device.close();
     assert_eq!(pool.inflight().out, 0, "all buffers returned");
 }

@@ -42,7 +42,7 @@
 //!
 //! * Order: a [`TxQueue`] is sent first in, first out.
 //! * Room: [`transmit`](Device::transmit) leaves a frame in the queue if the ring has no room for it.
-//!   [`tx_room`](super::DeviceExt::tx_room) returns the room, without a system call.
+//!   [`QueueState::tx_room`] is the room, known without a system call.
 //! * Refused: a frame that the device can never send returns to its pool. It counts in [`TxQueue::refused`]
 //!   and in `tx_too_long` or `tx_unmapped`, never as sent.
 //! * Sleep: from [`arm`](Device::arm) until the next `receive` or `arm` no wake-up is lost.
@@ -120,7 +120,7 @@ impl DeviceDescription {
 /// Values that a loop may read in every round, without a system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
-    /// Free slots on the transmit ring.
+    /// Free slots on the transmit ring. A frame takes one for each of its buffers.
     pub tx_room: usize,
     /// System calls made so far to move packets.
     pub calls: Calls,

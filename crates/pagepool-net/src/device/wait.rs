@@ -44,12 +44,6 @@ pub trait DeviceExt: Device {
             }
         }
     }
-
-    /// Free slots on the transmit ring now. A frame takes one for each of its buffers.
-    #[inline]
-    fn tx_room(&self) -> usize {
-        self.state().tx_room
-    }
 }
 
 impl<D: Device + ?Sized> DeviceExt for D {}

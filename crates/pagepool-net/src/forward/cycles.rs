@@ -111,9 +111,7 @@ impl Meter {
     /// Ends a part in which `moved` packets moved and no device was polled.
     #[inline(always)]
     pub(super) fn lap(&mut self, part: LoopPart, moved: usize) {
-        if self.on {
-            self.record(part, moved as u64, Calls::default);
-        }
+        self.lap_with_calls(part, moved, Calls::default);
     }
 
     /// Ends a part that polled devices, which made these calls.

@@ -11,6 +11,19 @@ pub(crate) fn failed(call: &'static str, source: io::Error, known: impl Into<Str
     Error::System { call, remedy, source }
 }
 
+/// The error of a call, like [`failed`], if the caller has no `own` remedy for it.
+pub(crate) fn failed_unless(
+    own: Option<String>,
+    call: &'static str,
+    source: io::Error,
+    known: impl Into<String>,
+) -> Error {
+    match own {
+        Some(remedy) => Error::System { call, remedy, source },
+        None => failed(call, source, known),
+    }
+}
+
 pub(crate) fn not_copied(source: io::Error) -> Error {
     failed("fcntl(F_DUPFD_CLOEXEC)", source, "the descriptor is not open")
 }

@@ -36,7 +36,7 @@ use super::umem::Umem;
 use crate::device::Calls;
 use crate::error::parameter;
 use crate::sys::bpf as sys;
-use crate::sys::remedy::failed;
+use crate::sys::remedy::{failed, failed_unless};
 use crate::sys::{capability, errno};
 
 /// Fewest packets for a call of the program. Fewer are cheaper by the ring, and gain nothing together.
@@ -184,17 +184,14 @@ fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> 
 }
 
 fn refused(call: &'static str, source: io::Error) -> Error {
-    let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => capability::remedy(capability::SEND_PROGRAM),
+    let own = match source.raw_os_error() {
+        Some(errno::EPERM) => Some(capability::remedy(capability::SEND_PROGRAM)),
         Some(errno::EINVAL) => {
-            "BPF batch requires Linux 6.15 and CAP_PERFMON; the ring requires neither".into()
+            Some("BPF batch requires Linux 6.15 and CAP_PERFMON; the ring requires neither".into())
         }
-        _ => {
-            let known = "the kernel refused the BPF program; the ring requires none";
-            return failed(call, source, known);
-        }
+        _ => None,
     };
-    Error::System { call, remedy, source }
+    failed_unless(own, call, source, "the kernel refused the BPF program; the ring requires none")
 }
 
 impl BpfBatch {

@@ -118,6 +118,8 @@ impl Umem {
     }
 
     /// The number of bound sockets.
+    #[doc(hidden)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn sockets(&self) -> usize {
         self.lock().bound.len()
     }

@@ -30,7 +30,7 @@ use super::pin::{c_path, holds_names, pin};
 use crate::error::parameter;
 use crate::sys::bpf::extension::{self, TypedFunctions};
 use crate::sys::bpf::{self as sys, Insn};
-use crate::sys::remedy::failed;
+use crate::sys::remedy::{failed, failed_unless};
 use crate::sys::{capability, errno, file_lock, raised_rights};
 
 /// Attempts to change a chain that others change, too.
@@ -450,16 +450,13 @@ fn not_placed(id: u32, source: io::Error) -> Error {
 }
 
 pub(super) fn not_loaded(call: &'static str, source: io::Error) -> Error {
-    let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => format!(
+    let own = (source.raw_os_error() == Some(errno::EPERM)).then(|| {
+        format!(
             "{}. Or this kernel has no extensions (freplace): then use the map of another program",
             capability::remedy(capability::SEND_PROGRAM)
-        ),
-        _ => {
-            let known = "running beside other programs requires Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and \
-                         the BPF JIT (`sysctl net.core.bpf_jit_enable=1`)";
-            return failed(call, source, known);
-        }
-    };
-    Error::System { call, remedy, source }
+        )
+    });
+    let known = "running beside other programs requires Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the BPF \
+                 JIT (`sysctl net.core.bpf_jit_enable=1`)";
+    failed_unless(own, call, source, known)
 }

@@ -12,7 +12,7 @@ use pagepool_link::shell_word;
 
 use crate::error::parameter;
 use crate::sys::bpf as sys;
-use crate::sys::remedy::failed;
+use crate::sys::remedy::{failed, failed_unless};
 use crate::sys::{capability, errno};
 
 #[derive(Debug)]
@@ -101,17 +101,16 @@ pub(super) fn open_map(path: &Path) -> Result<OwnedFd, Error> {
 pub(super) fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), Error> {
     c_path(path).and_then(|name| sys::pin(object, &name)).map_err(|source| {
         let path = path.display();
-        let remedy = match source.raw_os_error() {
-            Some(errno::EEXIST) => format!("{path} exists: remove it, or use another name"),
+        let must_be = format!("{path} must be in a BPF file system");
+        let own = match source.raw_os_error() {
+            Some(errno::EEXIST) => Some(format!("{path} exists: remove it, or use another name")),
             Some(errno::EPERM | errno::EACCES) => {
-                format!("{path} must be in a BPF file system: {}", capability::remedy(capability::PROGRAM))
+                Some(format!("{must_be}: {}", capability::remedy(capability::PROGRAM)))
             }
-            _ => {
-                let known = format!("{path} must be in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`");
-                return failed("bpf(BPF_OBJ_PIN)", source, known);
-            }
+            _ => None,
         };
-        Error::System { call: "bpf(BPF_OBJ_PIN)", remedy, source }
+        let known = format!("{must_be}: `mount -t bpf bpf /sys/fs/bpf`");
+        failed_unless(own, "bpf(BPF_OBJ_PIN)", source, known)
     })
 }
 
@@ -122,21 +121,16 @@ pub(super) fn c_path(path: &Path) -> io::Result<CString> {
 fn not_opened(what: &str, path: &Path, source: io::Error) -> Error {
     let word = shell_word(&path.to_string_lossy());
     let path = path.display();
-    let remedy = match source.raw_os_error() {
-        Some(errno::ENOENT) => format!(
+    let must_be = format!("{path} must be a {what} in a BPF file system");
+    let own = match source.raw_os_error() {
+        Some(errno::ENOENT) => Some(format!(
             "no {what} has the name {path}: the process that loads the XDP program must pin it, for example \
              by `bpftool {what} pin id ID {word}`"
-        ),
-        Some(errno::EPERM) => format!("{path}: {}", capability::remedy(capability::PROGRAM)),
-        Some(errno::EACCES) => {
-            format!("{path} must be a {what} in a BPF file system that this user may open")
-        }
-        _ => {
-            let known = format!(
-                "{path} must be a {what} in a BPF file system: see `bpftool {what} show pinned {word}`"
-            );
-            return failed("bpf(BPF_OBJ_GET)", source, known);
-        }
+        )),
+        Some(errno::EPERM) => Some(format!("{path}: {}", capability::remedy(capability::PROGRAM))),
+        Some(errno::EACCES) => Some(format!("{must_be} that this user may open")),
+        _ => None,
     };
-    Error::System { call: "bpf(BPF_OBJ_GET)", remedy, source }
+    let known = format!("{must_be}: see `bpftool {what} show pinned {word}`");
+    failed_unless(own, "bpf(BPF_OBJ_GET)", source, known)
 }

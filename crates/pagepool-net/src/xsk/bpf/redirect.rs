@@ -32,7 +32,7 @@ use crate::interface::lookup;
 use crate::steering::Match;
 use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::errno;
-use crate::sys::remedy::{failed, not_copied};
+use crate::sys::remedy::{failed, failed_unless, not_copied};
 use crate::xsk::grace_period::GracePeriod;
 
 /// The fewest entries of a map.
@@ -640,19 +640,17 @@ impl Ours {
         let attached = self.pass(locked)?;
         let old = locked.runs.then(|| locked.program.as_fd());
         sys::exchange(attached.link.as_fd(), by.as_fd(), old).map_err(|source| {
-            let remedy = match source.raw_os_error() {
-                Some(errno::ENOLINK) => format!("{} was removed, or its program detached", self.interface),
-                Some(errno::EPERM) if self.is_replaced(locked) => format!(
-                    "another process replaced the XDP program of {}: only one run at a time can use a pinned \
-                     link",
-                    self.interface
-                ),
-                _ => {
-                    let known = format!("the kernel did not exchange the program of {}", self.interface);
-                    return failed("bpf(BPF_LINK_UPDATE)", source, known);
-                }
+            let interface = &self.interface;
+            let own = match source.raw_os_error() {
+                Some(errno::ENOLINK) => Some(format!("{interface} was removed, or its program detached")),
+                Some(errno::EPERM) if self.is_replaced(locked) => Some(format!(
+                    "another process replaced the XDP program of {interface}: only one run at a time can use \
+                     a pinned link"
+                )),
+                _ => None,
             };
-            Error::System { call: "bpf(BPF_LINK_UPDATE)", remedy, source }
+            let known = format!("the kernel did not exchange the program of {interface}");
+            failed_unless(own, "bpf(BPF_LINK_UPDATE)", source, known)
         })
     }
 

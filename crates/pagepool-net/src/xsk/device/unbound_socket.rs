@@ -11,7 +11,7 @@ use pagepool_link::LinkInfo;
 
 use crate::error::parameter;
 use crate::interface::lookup;
-use crate::sys::remedy::failed;
+use crate::sys::remedy::{failed, failed_unless};
 use crate::sys::{capability, errno};
 use crate::xsk::bpf_batch::Loaded;
 use crate::xsk::params::{BusyPoll, XskMode, XskParams};
@@ -93,28 +93,22 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
 
 fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> Result<(), Error> {
     sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
-        let remedy = match source.raw_os_error() {
-            Some(errno::EPERM) => {
-                let needs = capability::remedy(capability::ADMIN);
-                format!(
-                    "{needs}; busy polling requires it, as does a budget of {budget} packets (more than the \
-                     kernel's 8)"
-                )
-            }
-            Some(errno::ENOPROTOOPT) => {
+        let own = match source.raw_os_error() {
+            Some(errno::EPERM) => Some(format!(
+                "{}; busy polling requires it, as does a budget of {budget} packets (more than the kernel's 8)",
+                capability::remedy(capability::ADMIN)
+            )),
+            Some(errno::ENOPROTOOPT) => Some(
                 "busy polling of AF_XDP requires Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll \
                  off"
-                .into()
-            }
-            _ => {
-                let known = format!(
-                    "the kernel refuses {micros} microseconds with a budget of {budget} packets: leave \
-                     busy_poll off"
-                );
-                return failed(call, source, known);
-            }
+                .into(),
+            ),
+            _ => None,
         };
-        Error::System { call, remedy, source }
+        let known = format!(
+            "the kernel refuses {micros} microseconds with a budget of {budget} packets: leave busy_poll off"
+        );
+        failed_unless(own, call, source, known)
     })
 }
 
