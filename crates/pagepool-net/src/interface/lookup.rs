@@ -3,7 +3,7 @@
 use std::io;
 
 use pagepool::Error;
-use pagepool_link::{Channels, Ethtool, LinkError, LinkInfo, Netlink, Offload, XdpMode, sending_features};
+use pagepool_link::{Channels, Ethtool, LinkError, LinkInfo, Netlink, Offload, XdpMode};
 
 use crate::error::parameter;
 
@@ -30,11 +30,6 @@ fn system(error: LinkError) -> Error {
     Error::System { call: "netlink", remedy: error.to_string(), source }
 }
 
-/// Whether the interface with this index, if this thread's network namespace has it, has an XDP program.
-pub(crate) fn has_program(index: u32) -> bool {
-    xdp_mode_on(index).is_some()
-}
-
 /// Where the XDP program of the interface with this index runs; `None` if there is no program, or no such
 /// interface in this thread's network namespace.
 pub(crate) fn xdp_mode_on(index: u32) -> Option<XdpMode> {
@@ -50,12 +45,6 @@ pub(crate) fn channels(name: &str) -> Option<Channels> {
 /// Slots of the hardware's receive ring; 0 if the driver has none, or does not report them.
 pub(crate) fn hardware_ring(name: &str) -> u32 {
     Ethtool::open().and_then(|ethtool| ethtool.rx_ring(name)).ok().flatten().unwrap_or(0)
-}
-
-/// The driver's features for packets that AF_XDP sends, for the interface with this index; 0 if the kernel
-/// does not report them.
-pub(crate) fn xsk_features(index: u32) -> u64 {
-    sending_features(index).unwrap_or(0)
 }
 
 /// What a driver's refusal depends on; empty or 0 if unknown.
@@ -102,9 +91,4 @@ pub(crate) fn driver_of(index: u32) -> DriverOf {
 /// The id of the XDP program on an interface, if there is one.
 pub(crate) fn xdp_program_on(name: &str) -> Option<u32> {
     look_up(name).ok()?.xdp.first().map(|attached| attached.id)
-}
-
-/// The queueing disciplines for packets that leave through the interface with this index.
-pub(crate) fn qdiscs(index: u32) -> Result<Vec<String>, LinkError> {
-    Netlink::open()?.qdiscs(index)
 }

@@ -144,9 +144,7 @@ impl Loaded {
         })?;
         let scratch = sys::create_scratch(SCRATCH).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e))?;
         let sends = bpf::Sends {
-            namespace: queue.namespace,
-            interface: queue.index,
-            queue: queue.number,
+            queue,
             ring: to_send.address() as u64,
             memory: memory as u64,
             scratch: scratch.as_raw_fd(), // the BPF program keeps it

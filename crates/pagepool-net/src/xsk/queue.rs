@@ -5,7 +5,7 @@ use pagepool_link::{Channels, shell_word};
 
 use crate::error::parameter;
 
-/// Network namespace, interface, number.
+/// The cookie of its network namespace, interface, number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) namespace: u64,

@@ -302,7 +302,7 @@ impl Umem {
                     .into()
             }
             Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT) => {
-                let attached = if lookup::has_program(at.index) { "XDP attached" } else { "no XDP program" };
+                let attached = lookup::xdp_mode_on(at.index).map_or("no XDP program", |_| "XDP attached");
                 format!(
                     "the driver does not support zero copy here (chunk {}, {attached}); use --mode copy (in \
                      Rust XskMode::Copy, for all sockets over this UMEM)",

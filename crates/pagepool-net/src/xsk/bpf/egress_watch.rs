@@ -10,6 +10,7 @@
 
 use std::io;
 
+use pagepool_link::Netlink;
 use pagepool_link::egress::changes::{Change, LinkChanges};
 use pagepool_link::egress::rulesets::Rulesets;
 use pagepool_link::egress::taps::Taps;
@@ -45,6 +46,7 @@ impl EgressWatch {
         let changes = LinkChanges::listen(index)?; // before the first look, to miss nothing
         let (queues, has_filters) = (queues(index), filters(index).unwrap_or(false));
         let (name, taps, has_queues) = (lookup::name_of(index), Taps::open().ok(), queues.is_some());
+        let (has_taps, looked) = (sees(taps.as_ref(), index), ticks());
         let mut rulesets = Rulesets::open().ok();
         let rules = rulesets.as_mut().and_then(|rulesets| rulesets.filter(&name).ok());
         let has_rules = rules == Some(true);
@@ -53,7 +55,7 @@ impl EgressWatch {
             .or_else(|| has_rules.then(|| "rules of nftables at the egress".into()));
         // Each query to a kernel without nftables makes it search for the module.
         let rulesets = rulesets.filter(|_| rules.is_some());
-        let mut this = Self {
+        let this = Self {
             index,
             name,
             changes,
@@ -62,10 +64,9 @@ impl EgressWatch {
             has_queues,
             has_filters,
             has_rules,
-            has_taps: false,
-            looked: ticks(),
+            has_taps,
+            looked,
         };
-        this.has_taps = this.sees_taps();
         Ok((this, passed))
     }
 
@@ -100,17 +101,17 @@ impl EgressWatch {
         self.has_filters = filters(self.index).unwrap_or(self.has_filters);
         let rules = self.rulesets.as_mut().and_then(|rulesets| rulesets.filter(&self.name).ok());
         self.has_rules = rules.unwrap_or(self.has_rules);
-        self.has_taps = self.sees_taps();
+        self.has_taps = sees(self.taps.as_ref(), self.index);
         self.hear()
-    }
-
-    fn sees_taps(&self) -> bool {
-        self.taps.as_ref().is_some_and(|taps| taps.any_sees(self.index))
     }
 }
 
+fn sees(taps: Option<&Taps>, index: u32) -> bool {
+    taps.is_some_and(|taps| taps.any_sees(index))
+}
+
 fn queues(index: u32) -> Option<String> {
-    match lookup::qdiscs(index).as_deref() {
+    match Netlink::open().and_then(|mut netlink| netlink.qdiscs(index)).as_deref() {
         Ok([none]) if none == "noqueue" => None,
         Ok([]) => Some("the qdisc that the interface gets when it comes up".into()),
         Ok(some) => Some(format!("the qdisc {}", some.join(", "))),

@@ -99,6 +99,7 @@ use super::assembler::{
     SHIFT_LEFT_IMM, STORE_LONG, STORE_LONG_IMM, STORE_WORD, call, copy, load_64, load_64_as, op, set,
 };
 use crate::sys::bpf::{Insn, OWN_WORDS};
+use crate::xsk::queue::Queue;
 
 /// `offsetof(struct xdp_md, rx_queue_index)`.
 pub(super) const RX_QUEUE_INDEX: i16 = 16;
@@ -173,10 +174,7 @@ pub(in crate::xsk) fn pass() -> [Insn; 2] {
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::xsk) struct Sends {
-    /// The cookie of the interface's network namespace.
-    pub(in crate::xsk) namespace: u64,
-    pub(in crate::xsk) interface: u32,
-    pub(in crate::xsk) queue: u32,
+    pub(in crate::xsk) queue: Queue,
     /// The address of the ring.
     pub(in crate::xsk) ring: u64,
     /// The address of the memory with packets.
@@ -189,10 +187,10 @@ pub(in crate::xsk) struct Sends {
 pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     let mut code = Code::default();
     code.extend([copy(6, 1), call(GET_NETNS_COOKIE)]);
-    code.extend(load_64(1, what.namespace));
+    code.extend(load_64(1, what.queue.namespace));
     code.jump(Label::Elsewhere, op(IF_NOT_EQUAL, 0, 1, 0, 0));
     code.extend([
-        set(1, what.queue as i32 + 1),
+        set(1, what.queue.number as i32 + 1),
         op(STORE_WORD, 6, 1, QUEUE_MAPPING, 0),
         op(LOAD_WORD, 8, 6, COUNT, 0),
         set(9, 0),
@@ -204,7 +202,7 @@ pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     code.jump(Label::Out, op(IF_EQUAL_IMM, 9, 0, 0, MOST as i32));
     read_packet(&mut code, &what);
     write_packet(&mut code, what.scratch);
-    code.extend([copy(1, 6), set(2, what.interface as i32)]);
+    code.extend([copy(1, 6), set(2, what.queue.index as i32)]);
     code.extend([set(3, 0), call(CLONE_REDIRECT)]);
     code.jump(Label::Out, op(IF_NEGATIVE, 0, 0, 0, 0));
     code.jump(Label::Unknown, op(IF_EQUAL_IMM, 0, 0, 0, NET_XMIT_CN));
