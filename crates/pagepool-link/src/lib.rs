@@ -80,4 +80,4 @@ pub use offload::sources::{OffloadSources, offload_faults};
 pub use promiscuous::Promiscuous;
 pub use shell_word::shell_word;
 pub use tcp::{TcpParams, TcpReport, TcpTransfer};
-pub use two_hosts::{Host, NearNamespace, TwoHosts, TwoHostsParams};
+pub use two_hosts::{Host, TwoHosts, TwoHostsParams};

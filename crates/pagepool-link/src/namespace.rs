@@ -75,13 +75,6 @@ impl Namespace {
         Ok(Self { name: name.into(), handle, id, work: Some(work), thread: Some(thread) })
     }
 
-    /// Moves the calling thread into a new namespace, as silent as those of [`Namespace::new`], for the rest
-    /// of its life. The namespace ends after the thread and what was opened in it.
-    #[doc(hidden)] // for tests of the workspace
-    pub fn enter_new() -> Result<(), LinkError> {
-        leave().map(drop)
-    }
-
     /// The name given to [`Namespace::new`].
     pub fn name(&self) -> &str {
         &self.name

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use crate::error::LinkError;
 use crate::link_info::LinkInfo;
-use crate::sys::packet;
+use crate::sys::socket;
 
 /// Puts an interface into promiscuous mode until this is dropped, or the process exits or is killed. Else
 /// network cards drop packets for other MAC addresses, which a forwarder must pass on.
@@ -28,7 +28,7 @@ pub struct Promiscuous {
 impl Promiscuous {
     /// Puts an interface of the calling thread's network namespace into promiscuous mode.
     pub fn hold(link: &LinkInfo) -> Result<Self, LinkError> {
-        let socket = packet::promiscuous(link.index);
+        let socket = socket::promiscuous(link.index);
         let about = || format!("packets for every MAC address on interface {:?}", link.name);
         let socket =
             socket.map_err(|error| LinkError::call("setsockopt(PACKET_MR_PROMISC)", about(), error))?;

@@ -4,10 +4,8 @@
 pub mod capability;
 pub(crate) mod clock;
 pub(crate) mod ethtool;
-pub(crate) mod linger;
 pub(crate) mod namespace;
 pub(crate) mod netlink;
-pub(crate) mod packet;
 pub mod poll;
 pub mod remedy;
 pub mod socket;

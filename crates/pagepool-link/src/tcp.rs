@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::LinkError;
 use crate::namespace::Namespace;
-use crate::sys::linger::forget_on_close;
 use crate::sys::poll::wait_readable;
+use crate::sys::socket::forget_on_close;
 
 /// How long a call may wait before it checks for the end.
 const SLICE: Duration = Duration::from_millis(50);
@@ -23,6 +23,7 @@ const CHUNK: usize = 256 << 10;
 /// segments away, and no window is that long.
 const PERIOD: usize = 65_521;
 
+const ABOUT: &str = "a TCP transfer";
 const NOT_FORWARDED: &str = "is something between the two hosts forwarding, ARP included?";
 
 /// The parameters of a [`TcpTransfer`].
@@ -100,7 +101,8 @@ struct TransferState {
 #[derive(Debug)]
 pub struct TcpTransfer {
     state: Arc<TransferState>,
-    sender: Option<JoinHandle<Result<(), LinkError>>>,
+    /// Returns its stream, which stays open until all is received: closing it discards what is on the way.
+    sender: Option<JoinHandle<Result<TcpStream, LinkError>>>,
     receiver: Option<JoinHandle<Result<TcpReport, LinkError>>>,
 }
 
@@ -115,7 +117,7 @@ impl TcpTransfer {
         let bound = to.run(move || {
             let listener = TcpListener::bind((at, 0))?;
             listener.set_nonblocking(true)?;
-            forget_on_close(listener.as_fd(), true)?;
+            forget_on_close(listener.as_fd())?;
             Ok((listener.local_addr()?, listener))
         });
         let (address, listener) = bound.map_err(|error| LinkError::call("bind", at.to_string(), error))?;
@@ -153,11 +155,10 @@ impl TcpTransfer {
 
     /// Waits for the end, and returns the result.
     pub fn join(mut self) -> Result<TcpReport, LinkError> {
-        let sender = self.sender.take().map(wait).unwrap_or(Ok(()));
+        let sender = self.sender.take().map(wait);
         let receiver = self.receiver.take().map(wait).expect("only this takes it, once");
-        sender?; // its error says more: the receiver only sees that nothing arrives
-        let report = receiver?;
-        Ok(TcpReport { sent: self.sent(), ..report })
+        sender.transpose()?; // its error says more: the receiver only sees that nothing arrives
+        Ok(TcpReport { sent: self.sent(), ..receiver? })
     }
 }
 
@@ -208,7 +209,7 @@ impl Patience {
             }
             Err(error) if is_slow(&error) && self.moved.elapsed() < self.limit => Ok(None),
             Err(error) if is_slow(&error) => Err(late(what, self.limit)),
-            Err(error) => Err(LinkError::call(what, "a TCP transfer", error)),
+            Err(error) => Err(LinkError::call(what, ABOUT, error)),
         }
     }
 }
@@ -218,7 +219,7 @@ fn is_slow(error: &io::Error) -> bool {
 }
 
 fn late(what: &str, limit: Duration) -> LinkError {
-    LinkError::TimedOut { what: format!("{what} of a TCP transfer"), limit, remedy: NOT_FORWARDED }
+    LinkError::TimedOut { what: format!("{what} of {ABOUT}"), limit, remedy: NOT_FORWARDED }
 }
 
 /// The content, from any position on, for at least a chunk.
@@ -244,7 +245,8 @@ impl Pattern {
     }
 }
 
-fn send(to: SocketAddr, params: &TcpParams, state: &TransferState) -> Result<(), LinkError> {
+/// Sends, and returns the stream after its end was sent.
+fn send(to: SocketAddr, params: &TcpParams, state: &TransferState) -> Result<TcpStream, LinkError> {
     let stream = connect(to, params)?;
     let pattern = Pattern::new();
     let (start, mut patience, mut sent) = (Instant::now(), Patience::new(params.patience), 0);
@@ -259,14 +261,15 @@ fn send(to: SocketAddr, params: &TcpParams, state: &TransferState) -> Result<(),
             state.sent.store(sent, Ordering::Relaxed);
         }
     }
-    finish(&stream, sent, params, state)
+    let shut = stream.shutdown(Shutdown::Write);
+    shut.map_err(|error| LinkError::call("shutdown", ABOUT, error))?;
+    Ok(stream)
 }
 
 fn connect(to: SocketAddr, params: &TcpParams) -> Result<TcpStream, LinkError> {
     let stream = TcpStream::connect_timeout(&to, params.patience).and_then(|stream| {
-        forget_on_close(stream.as_fd(), true)?;
+        forget_on_close(stream.as_fd())?;
         stream.set_write_timeout(Some(SLICE))?;
-        stream.set_read_timeout(Some(SLICE))?;
         Ok(stream)
     });
     stream.map_err(|error| match error.kind() {
@@ -275,62 +278,28 @@ fn connect(to: SocketAddr, params: &TcpParams) -> Result<TcpStream, LinkError> {
     })
 }
 
-/// Ends the sending, and waits until the receiver has everything and closes its end.
-fn finish(
-    mut stream: &TcpStream,
-    sent: u64,
-    params: &TcpParams,
-    state: &TransferState,
-) -> Result<(), LinkError> {
-    let shut = stream.shutdown(Shutdown::Write);
-    shut.map_err(|error| LinkError::call("shutdown", "a TCP transfer", error))?;
-    let (mut patience, mut received) = (Patience::new(params.patience), 0);
-    while !state.has_failed() {
-        let now = state.received.load(Ordering::Relaxed);
-        if now != std::mem::replace(&mut received, now) {
-            patience.moved = Instant::now();
-        }
-        let end = match stream.read(&mut [0]) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && now == sent => Ok(0),
-            other => other,
-        };
-        if patience.or_late("shutdown", end)? == Some(0) {
-            break;
-        }
-    }
-    Ok(())
-}
-
 fn accept(listener: &TcpListener, params: &TcpParams, state: &TransferState) -> Result<TcpStream, LinkError> {
     let start = Instant::now();
-    loop {
+    while start.elapsed() < params.patience && !state.has_failed() {
         match listener.accept() {
             Ok((stream, _)) => return Ok(stream),
-            Err(error) if !is_slow(&error) => return Err(LinkError::call("accept", "a TCP transfer", error)),
-            Err(_) if start.elapsed() >= params.patience || state.has_failed() => {
-                return Err(late("accept", params.patience));
-            }
-            Err(_) => {
-                wait_readable([Some(listener.as_fd())], SLICE);
-            }
+            Err(error) if !is_slow(&error) => return Err(LinkError::call("accept", ABOUT, error)),
+            Err(_) => _ = wait_readable([Some(listener.as_fd())], SLICE),
         }
     }
+    Err(late("accept", params.patience))
 }
 
 fn receive(mut stream: TcpStream, params: &TcpParams, state: &TransferState) -> Result<TcpReport, LinkError> {
-    let ready = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(SLICE)));
-    ready.map_err(|error| LinkError::call("setsockopt", "a TCP transfer", error))?;
+    let limited = stream.set_read_timeout(Some(SLICE));
+    limited.map_err(|error| LinkError::call("setsockopt", ABOUT, error))?;
     let (pattern, mut buffer) = (Pattern::new(), vec![0; CHUNK]);
     let (start, mut patience) = (Instant::now(), Patience::new(params.patience));
     let mut report = TcpReport { sent: 0, received: 0, corrupt_at: None, elapsed: Duration::ZERO };
     while !state.has_failed() {
         match patience.or_late("receive", stream.read(&mut buffer))? {
             None => {}
-            Some(0) => {
-                // The kernel informs the sender of the end, and times out after a second.
-                let _ = forget_on_close(stream.as_fd(), false);
-                break;
-            }
+            Some(0) => break,
             Some(bytes) => {
                 let differs = differs_at(&buffer[..bytes], pattern.at(report.received, bytes));
                 report.corrupt_at = report.corrupt_at.or(differs.map(|at| report.received + at as u64));

@@ -11,8 +11,7 @@
 //! The near ends have their own namespace, the third. Two other places are worse. In the machine's first
 //! namespace a network manager would see them, and might configure them; after a kill they would stay until
 //! the kernel removes the hosts' namespaces. In a host's namespace, its stack would own both ends of its
-//! link, and would receive what the forwarder sends. [`NearNamespace::Current`] still puts them into the
-//! calling thread's namespace.
+//! link, and would receive what the forwarder sends.
 
 mod coalesce;
 mod steering;
@@ -22,11 +21,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::error::LinkError;
-use crate::ethtool::Ethtool;
 use crate::ethtool::offload::Offload;
 use crate::link_info::{LinkInfo, Mac};
 use crate::namespace::Namespace;
-use crate::netlink::{Netlink, VethEnd};
+use crate::netlink::VethEnd;
 
 /// For links to come up.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -34,28 +32,13 @@ const LIMIT: Duration = Duration::from_secs(10);
 const GATHER: Duration = Duration::from_micros(20);
 const PREFIX: u8 = 24;
 
-/// The namespace of the near ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NearNamespace {
-    /// A separate namespace.
-    Own,
-    /// The calling thread's namespace.
-    Current,
-}
-
 /// The parameters of [`TwoHosts`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct TwoHostsParams {
     /// The MTU of every link: 68 to 65535 bytes, without the Ethernet header.
     pub mtu: u32,
     /// Queues of every link: 1 to 4096.
     pub queues: u32,
-    /// The namespace of the near ends.
-    pub near_namespace: NearNamespace,
-    /// The names of the near ends, which must be free in their namespace.
-    pub near: [String; 2],
-    /// Whether the hosts receive with GRO, which saves their TCP much work. Near ends never do.
-    pub gro: bool,
     /// How long the hosts gather packets for GRO, as a NIC does between two interrupts; zero: not at all.
     /// Requires Linux 5.2 and fsopen(2); without them packets are received at once.
     pub gather: Duration,
@@ -66,9 +49,7 @@ pub struct TwoHostsParams {
 
 impl Default for TwoHostsParams {
     fn default() -> Self {
-        let near = ["near0".into(), "near1".into()];
-        let near_namespace = NearNamespace::Own;
-        Self { mtu: 1500, queues: 1, near_namespace, near, gro: true, gather: GATHER, stacks: [None; 2] }
+        Self { mtu: 1500, queues: 1, gather: GATHER, stacks: [None; 2] }
     }
 }
 
@@ -89,7 +70,8 @@ pub struct Host {
 /// Two hosts, with room for a forwarder between them. Dropping it removes them and their links.
 ///
 /// All links are up, and send whole packets with their checksums and VLAN tags: these offloads of senders are
-/// off. Nothing sends by itself: IPv6 is off in the hosts, and in the near ends' own namespace. Open sockets
+/// off. The hosts receive with GRO, which saves their TCP much work; the near ends do not. Nothing sends by
+/// itself: IPv6 is off in all three namespaces. Open sockets
 /// keep a host's namespace alive: close them first.
 ///
 /// ```
@@ -115,91 +97,68 @@ pub struct TwoHosts {
     pub a: Host,
     /// 198.18.0.2 on `far1`.
     pub b: Host,
-    /// The near ends' own namespace, if they have one.
-    pub between: Option<Namespace>,
-    /// The ends to forward between: the peer of `a`'s link, and the peer of `b`'s.
+    /// The namespace of the near ends.
+    pub between: Namespace,
+    /// The ends to forward between: `near0`, the peer of `a`'s link, and `near1`, the peer of `b`'s.
     pub near: [LinkInfo; 2],
-    /// Deletes the near ends in their namespace, on whichever thread this is dropped.
-    clients: LinkClients,
 }
 
 impl TwoHosts {
     /// Creates both hosts and their links, and waits until the links are up.
     pub fn new(params: &TwoHostsParams) -> Result<Self, LinkError> {
-        let between = match params.near_namespace {
-            NearNamespace::Own => Some(Namespace::new("between")?),
-            NearNamespace::Current => None,
-        };
-        let mut clients = LinkClients::open(between.as_ref())?;
-        let (a, near_a) = clients.host(0, params)?;
-        let (b, near_b) = clients.host(1, params)?;
-        Ok(Self { a, b, between, near: [near_a, near_b], clients })
+        let between = Namespace::new("between")?;
+        let (a, near_a) = host(&between, 0, params)?;
+        let (b, near_b) = host(&between, 1, params)?;
+        Ok(Self { a, b, between, near: [near_a, near_b] })
     }
 
     /// Runs a closure in the near ends' namespace, for example to open devices on them.
     pub fn run_between<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        match &self.between {
-            Some(namespace) => namespace.run(work),
-            None => work(),
-        }
+        self.between.run(work)
     }
 }
 
 impl Drop for TwoHosts {
-    /// Does not wait for the kernel to remove the namespaces.
+    /// Removes the links at once. Does not wait for the kernel to remove the namespaces.
     fn drop(&mut self) {
+        let Ok(mut netlink) = self.between.netlink() else { return }; // the links go with their namespaces
         for link in &self.near {
-            let _ = self.clients.netlink.delete(link.index); // a link already gone is as good
+            let _ = netlink.delete(link.index); // a link already gone is as good
         }
     }
 }
 
-#[derive(Debug)]
-struct LinkClients {
-    netlink: Netlink,
-    ethtool: Ethtool,
+/// Creates host 0 or 1 with its link. Returns it and the near end.
+fn host(between: &Namespace, number: u8, params: &TwoHostsParams) -> Result<(Host, LinkInfo), LinkError> {
+    let namespace = Namespace::new(&format!("host{number}"))?;
+    let (near, far) = (format!("near{number}"), format!("far{number}"));
+    let TwoHostsParams { mtu, queues, gather, stacks } = *params;
+    let mac = |side| Some(Mac([2, 0x70, 0x70, 0, side, number]));
+    let near_end = VethEnd { name: &near, namespace: None, mac: mac(0), mtu, queues };
+    let far_end = VethEnd { name: &far, namespace: Some(namespace.as_fd()), mac: mac(1), mtu, queues };
+    let (mut netlink, mut near_netlink) = (namespace.netlink()?, between.netlink()?);
+    near_netlink.add_veth(&near_end, &far_end)?;
+    prepare(&namespace, &far, true)?;
+    let link = far.clone();
+    let stack = namespace.run(move || {
+        let _ = coalesce::gather(&link, gather); // without it the host is slower
+        stacks[usize::from(number)].filter(|&cpu| steering::steer(&link, queues, cpu).is_ok())
+    });
+    prepare(between, &near, false)?;
+    let loopback = netlink.link("lo")?.index;
+    netlink.set_up(loopback, true)?;
+    let (index, address) = (netlink.link(&far)?.index, Ipv4Addr::new(198, 18, 0, number + 1));
+    netlink.add_address(index, address, PREFIX)?;
+    let near = near_netlink.wait_up(&near, LIMIT)?;
+    let link = netlink.wait_up(&far, LIMIT)?;
+    Ok((Host { namespace, link, address, stack }, near))
 }
 
-impl LinkClients {
-    fn open(namespace: Option<&Namespace>) -> Result<Self, LinkError> {
-        let open = || Ok(Self { netlink: Netlink::open()?, ethtool: Ethtool::open()? });
-        namespace.map_or_else(open, |namespace| namespace.run(open))
-    }
-
-    /// Creates host 0 or 1 with its link. Returns it and the near end.
-    fn host(&mut self, number: u8, params: &TwoHostsParams) -> Result<(Host, LinkInfo), LinkError> {
-        let namespace = Namespace::new(&format!("host{number}"))?;
-        let (near, far) = (&params.near[usize::from(number)], format!("far{number}"));
-        let TwoHostsParams { mtu, queues, .. } = *params;
-        let mac = |side| Some(Mac([2, 0x70, 0x70, 0, side, number]));
-        let near_end = VethEnd { name: near, namespace: None, mac: mac(0), mtu, queues };
-        let far_end = VethEnd { name: &far, namespace: Some(namespace.as_fd()), mac: mac(1), mtu, queues };
-        self.netlink.add_veth(&near_end, &far_end)?;
-        let mut host = LinkClients::open(Some(&namespace))?;
-        let address = Ipv4Addr::new(198, 18, 0, number + 1);
-        host.prepare(&far, params.gro)?;
-        if params.gro && !params.gather.is_zero() {
-            let (link, time) = (far.clone(), params.gather);
-            let _ = namespace.run(move || coalesce::gather(&link, time)); // without it the host is slower
-        }
-        let stack = params.stacks[usize::from(number)].filter(|&cpu| {
-            let link = far.clone();
-            namespace.run(move || steering::steer(&link, queues, cpu)).is_ok()
-        });
-        self.prepare(near, false)?;
-        let loopback = host.netlink.link("lo")?.index;
-        host.netlink.set_up(loopback, true)?;
-        let index = host.netlink.link(&far)?.index;
-        host.netlink.add_address(index, address, PREFIX)?;
-        let near = self.netlink.wait_up(near, LIMIT)?;
-        let link = host.netlink.wait_up(&far, LIMIT)?;
-        Ok((Host { namespace, link, address, stack }, near))
-    }
-
-    fn prepare(&mut self, link: &str, gro: bool) -> Result<(), LinkError> {
-        self.ethtool.send_whole_packets(link)?;
-        self.ethtool.set_offload(link, Offload::Gro, gro)?;
-        let index = self.netlink.link(link)?.index;
-        self.netlink.set_up(index, true)
-    }
+/// Sets the offloads of a link, and sets it up.
+fn prepare(namespace: &Namespace, link: &str, gro: bool) -> Result<(), LinkError> {
+    let (ethtool, mut netlink) = (namespace.ethtool()?, namespace.netlink()?);
+    ethtool.send_whole_packets(link)?;
+    ethtool.set_offload(link, Offload::Gro, gro)?;
+    let index = netlink.link(link)?.index;
+    netlink.set_up(index, true)
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use pagepool_lab::{FrameBatch, FrameSocket, or_skip};
 use pagepool_link::{
-    LinkError, Namespace, NearNamespace, Offload, OperState, TcpParams, TcpTransfer, TwoHosts,
-    TwoHostsParams, VethEnd,
+    LinkError, Namespace, Netlink, Offload, OperState, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
+    VethEnd,
 };
 
 /// Nothing here takes as long.
@@ -89,9 +89,12 @@ impl Drop for Bridge {
     }
 }
 
-/// A transfer through the bridge, whole; and what there is to say of it.
-fn transfer(params: &TwoHostsParams, bytes: u64, test: &str) {
+/// A transfer through the bridge, whole; and what there is to say of it. `gro`: whether the hosts merge.
+fn transfer(params: &TwoHostsParams, gro: bool, bytes: u64, test: &str) {
     let Some(hosts) = hosts(test, params) else { return };
+    for host in [&hosts.a, &hosts.b] {
+        host.namespace.ethtool().unwrap().set_offload(&host.link.name, Offload::Gro, gro).unwrap();
+    }
     let bridge = Bridge::start(&hosts);
     let over = TcpParams { bytes, duration: LIMIT, patience: LIMIT };
     for (from, to) in [(&hosts.a, &hosts.b), (&hosts.b, &hosts.a)] {
@@ -108,13 +111,13 @@ fn transfer(params: &TwoHostsParams, bytes: u64, test: &str) {
 
 #[test]
 fn tcp_goes_through_a_forwarder_whole() {
-    transfer(&TwoHostsParams::default(), 20 << 20, "tcp_goes_through_a_forwarder_whole");
+    transfer(&TwoHostsParams::default(), true, 20 << 20, "tcp_goes_through_a_forwarder_whole");
 }
 
 #[test]
 fn tcp_goes_through_with_jumbo_packets_and_queues() {
-    let params = TwoHostsParams { mtu: 8000, queues: 2, gro: false, ..TwoHostsParams::default() };
-    transfer(&params, 20 << 20, "tcp_goes_through_with_jumbo_packets_and_queues");
+    let params = TwoHostsParams { mtu: 8000, queues: 2, ..TwoHostsParams::default() };
+    transfer(&params, false, 20 << 20, "tcp_goes_through_with_jumbo_packets_and_queues");
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn hosts_have_the_requested_parameters() {
     let name = "hosts_have_the_requested_parameters";
     let params = TwoHostsParams { mtu: 3000, queues: 3, ..TwoHostsParams::default() };
     let Some(hosts) = hosts(name, &params) else { return };
-    let between = hosts.between.as_ref().unwrap();
+    let between = &hosts.between;
     let sides = [(between, &hosts.near[0]), (between, &hosts.near[1]), (&hosts.a.namespace, &hosts.a.link)];
     for (namespace, link) in sides.into_iter().chain([(&hosts.b.namespace, &hosts.b.link)]) {
         assert_eq!((link.mtu, link.rx_queues, link.tx_queues, link.state), (3000, 3, 3, OperState::Up));
@@ -175,28 +178,25 @@ fn hosts_have_the_requested_parameters() {
 fn nothing_is_left_when_the_hosts_are_dropped() {
     let name = "nothing_is_left_when_the_hosts_are_dropped";
     let Some(observer) = observer(name) else { return };
-    let params = TwoHostsParams { near_namespace: NearNamespace::Current, ..TwoHostsParams::default() };
-    for round in 0..3 {
-        let asked = params.clone();
-        let hosts = observer.run(move || TwoHosts::new(&asked)).unwrap();
-        let mut links = links_of(&observer);
-        links.sort();
-        assert_eq!(links, ["lo", "near0", "near1"], "round {round}");
-        drop(hosts); // on a thread that is elsewhere
-        assert_eq!(links_of(&observer), ["lo"], "round {round}: the links go at once");
+    for _ in 0..3 {
+        let hosts = TwoHosts::new(&TwoHostsParams::default()).unwrap();
+        let mut between = hosts.between.netlink().unwrap(); // keeps the namespace
+        add_probes(&mut observer.netlink().unwrap(), &hosts);
+        drop(hosts);
+        let left: Vec<_> = between.links().unwrap().into_iter().map(|link| link.name).collect();
+        assert_eq!(left, ["lo", "end"], "the links go at once");
+        drop(between);
+        wait_until("the namespaces are gone, with the probes' ends", || links_of(&observer) == ["lo"]);
     }
-    let hosts = TwoHosts::new(&TwoHostsParams::default()).unwrap();
-    let probe = |name, namespace| VethEnd { name, namespace, mac: None, mtu: 1500, queues: 1 };
-    let between = hosts.between.as_ref().unwrap().as_fd();
-    observer.netlink().unwrap().add_veth(&probe("probe", None), &probe("end", Some(between))).unwrap();
-    drop(hosts);
-    wait_until("the namespace between the hosts is gone, with the probe's end", || {
-        links_of(&observer) == ["lo"]
-    });
-    let refused = TwoHostsParams { near: ["same".into(), "same".into()], ..params };
-    let error = observer.run(move || TwoHosts::new(&refused)).unwrap_err();
-    assert!(error.to_string().contains("choose another name"), "{error}");
-    wait_until("what was made before an error is gone", || links_of(&observer) == ["lo"]);
+}
+
+/// Adds a veth to each namespace of the hosts: the other end is gone when the namespace is.
+fn add_probes(observer: &mut Netlink, hosts: &TwoHosts) {
+    let namespaces = [&hosts.a.namespace, &hosts.b.namespace, &hosts.between];
+    for (name, namespace) in ["probe0", "probe1", "probe2"].into_iter().zip(namespaces) {
+        let end = |name, namespace| VethEnd { name, namespace, mac: None, mtu: 1500, queues: 1 };
+        observer.add_veth(&end(name, None), &end("end", Some(namespace.as_fd()))).unwrap();
+    }
 }
 
 /// Not a test of its own: the child of the next one, which is the same program.
@@ -205,8 +205,8 @@ fn a_child_holds_two_hosts() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    let params = TwoHostsParams { near_namespace: NearNamespace::Current, ..TwoHostsParams::default() };
-    let hosts = TwoHosts::new(&params).unwrap();
+    let hosts = TwoHosts::new(&TwoHostsParams::default()).unwrap();
+    add_probes(&mut Netlink::open().unwrap(), &hosts);
     let _bridge = Bridge::start(&hosts);
     let over = TcpParams { duration: LIMIT, patience: LIMIT, ..TcpParams::default() };
     let to = &hosts.b;
@@ -216,7 +216,7 @@ fn a_child_holds_two_hosts() {
     thread::sleep(LIMIT); // it is killed long before
 }
 
-/// A process that makes two hosts, with their near ends in this namespace.
+/// A process that makes two hosts, with a probe from this namespace to each of theirs.
 fn child_in(observer: &Namespace) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "two_hosts::a_child_holds_two_hosts", "--nocapture"]).env(CHILD, "1");
@@ -225,8 +225,7 @@ fn child_in(observer: &Namespace) -> Child {
     observer.run(move || command.spawn()).unwrap()
 }
 
-/// Kills it and waits until what it had is gone: the far ends, with their namespaces, must be for the near
-/// ends to go.
+/// Kills it and waits until the namespaces that it had are gone, with the probes.
 fn kill(mut child: Child, observer: &Namespace) -> Duration {
     child.kill().unwrap();
     child.wait().unwrap();
@@ -245,7 +244,7 @@ fn nothing_is_left_of_a_process_that_is_killed() {
         let ready = output.lines().map_while(Result::ok).any(|line| line == "READY");
         let seen = links_of(&observer);
         let gone = kill(child, &observer);
-        assert!(ready && seen.len() == 3, "round {round}: the child had {seen:?}");
+        assert!(ready && seen.len() == 4, "round {round}: the child had {seen:?}");
         println!("{name}: links gone {:.2} s after the process", gone.as_secs_f64());
     }
 }

@@ -55,11 +55,10 @@ pub struct Closed {
 /// Makes a forwarder move `options.count` packets each way.
 pub fn forward<F: Forwarder>(options: &Options) -> Result<Outcome, Error> {
     let hosts = TwoHosts::new(&TwoHostsParams::default()).map_err(|error| skip_or_fail(&error))?;
-    let between = hosts.between.as_ref().ok_or("there is no namespace between the hosts")?;
     let names = hosts.near.each_ref().map(|link| link.name.clone());
     let (stop, (ready, is_ready)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
     let (until, allocator) = (stop.clone(), options.allocator);
-    let thread = between.spawn("forwarder", move || {
+    let thread = hosts.between.spawn("forwarder", move || {
         let forwarder = F::open(names.each_ref().map(String::as_str), allocator)?;
         let _ = ready.send(()); // without it, `recv` fails when the thread exits
         poll(forwarder, &until)

@@ -34,7 +34,7 @@ fn receive(socket: &FrameSocket, source: &FrameGenerator, tally: &mut Tally) {
 fn every_numbered_frame_is_accounted_for() {
     let name = "every_numbered_frame_is_accounted_for";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let socket = FrameSocket::open(hosts.between.as_ref().unwrap(), "near0").unwrap();
+    let socket = FrameSocket::open(&hosts.between, "near0").unwrap();
     for (size, rate) in [(64, None), (1500, Some(50_000))] {
         let frames = NumberedFrames::new(Mac([2; 6]), hosts.near[0].mac.unwrap(), size).unwrap();
         let params = GeneratorParams {
@@ -60,7 +60,7 @@ fn every_numbered_frame_is_accounted_for() {
 fn the_kernel_sends_copies_of_a_frame_by_xdp() {
     let name = "the_kernel_sends_copies_of_a_frame_by_xdp";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let between = hosts.between.as_ref().unwrap();
+    let between = &hosts.between;
     // Then the driver polls, which is all that frames of XDP need at the other end.
     between.ethtool().unwrap().set_offload("near0", Offload::Gro, true).unwrap();
     let socket = FrameSocket::open(between, "near0").unwrap();
@@ -92,7 +92,7 @@ fn the_kernel_sends_copies_of_a_frame_by_xdp() {
 fn single_frames_go_both_ways_and_not_back_to_who_sent_them() {
     let name = "single_frames_go_both_ways_and_not_back_to_who_sent_them";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
-    let near = FrameSocket::open(hosts.between.as_ref().unwrap(), "near1").unwrap();
+    let near = FrameSocket::open(&hosts.between, "near1").unwrap();
     let far = FrameSocket::of(&hosts.b).unwrap();
     let frames = NumberedFrames::new(Mac([2; 6]), Mac([4; 6]), 100).unwrap();
     let (mut frame, mut room) = ([0; 100], [0; 200]);

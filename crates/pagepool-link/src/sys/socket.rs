@@ -1,11 +1,11 @@
-//! Sockets of every family, and their options.
+//! Sockets of every family, and their options: socket(7), packet(7).
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Opens a socket in this thread's network namespace. It does not survive `exec`.
 pub fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
@@ -92,4 +92,24 @@ pub fn option<T: Plain>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_in
     done(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, at, &raw mut len) })?;
     // SAFETY: all bytes are initialised, as zeroes or by the kernel, and any bytes are a valid value.
     Ok(unsafe { value.assume_init() })
+}
+
+/// Makes closing the socket, also by a kill, discard the connection and its data at once; otherwise the kernel
+/// continues it alone. A socket accepted from a listener inherits the setting.
+pub(crate) fn forget_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+}
+
+/// A socket that keeps an interface in promiscuous mode while it is open.
+pub(crate) fn promiscuous(index: u32) -> io::Result<OwnedFd> {
+    let fd = open(libc::AF_PACKET, libc::SOCK_RAW, 0)?; // without a protocol: it receives nothing
+    let membership = libc::packet_mreq {
+        mr_ifindex: i32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+    Ok(fd)
 }

@@ -12,9 +12,12 @@ use crate::sys::sysfs::{self, setting};
 /// Empty polls that end the waiting.
 const EMPTY_POLLS: u32 = 2;
 
-/// Makes a link of this thread's namespace, with GRO on, gather packets for `time`. Lasts as long as the
-/// link.
+/// Makes a link of this thread's namespace, with GRO on, gather packets for `time`; zero: not at all. Lasts as
+/// long as the link.
 pub(super) fn gather(link: &str, time: Duration) -> io::Result<()> {
+    if time.is_zero() {
+        return Ok(());
+    }
     let files = sysfs::of_this_namespace()?;
     fs::write(setting(&files, link, "gro_flush_timeout"), time.as_nanos().to_string())?;
     fs::write(setting(&files, link, "napi_defer_hard_irqs"), EMPTY_POLLS.to_string())

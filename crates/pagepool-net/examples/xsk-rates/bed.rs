@@ -35,8 +35,7 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     if hosts.a.stack != stacks[0] {
         return Err(format!("the kernel steers nothing to CPU {:?}", stacks[0]));
     }
-    let between = hosts.between.as_ref().ok_or("the hosts have nothing between them")?;
-    let program = Program::start(between, program)?;
+    let program = Program::start(&hosts.between, program)?;
     let result = match what {
         "tcp" => tcp(&hosts, seconds),
         _ => frames(&hosts, what, size as usize, seconds),

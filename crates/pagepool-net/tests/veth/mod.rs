@@ -226,7 +226,9 @@ impl Veth {
 
     /// The same, with `queues` queues at all ends.
     pub fn with_queues(pairs: usize, mtu: usize, queues: u32) -> Rc<Self> {
-        Namespace::enter_new().expect("root may have one");
+        let near = Namespace::new("near").expect("root may have one");
+        // SAFETY: the call takes integers, and moves only this thread, which then keeps the namespace alive.
+        assert_eq!(unsafe { libc::setns(near.as_fd().as_raw_fd(), libc::CLONE_NEWNET) }, 0);
         let near = RefCell::new(Netlink::open().expect("a namespace of our own"));
         let far = Namespace::new("far").expect("one more");
         let this = Self { near, far, pairs, mtu, queues, alive: Cell::new(false) };
