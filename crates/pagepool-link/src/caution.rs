@@ -126,8 +126,6 @@ pub fn cautions(
 fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u32>, LinkError> {
     let mut links = netlink.links_with(session.server)?;
     links.extend(netlink.route_to(session.client)?);
-    links.sort_unstable();
-    links.dedup();
     Ok(links)
 }
 

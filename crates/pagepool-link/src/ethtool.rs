@@ -39,12 +39,7 @@ impl Ethtool {
         Ok(Self { socket })
     }
 
-    /// Whether an offload is on. An offload that the driver does not know is off.
-    pub fn offload(&self, link: &str, offload: Offload) -> Result<bool, LinkError> {
-        Ok(self.features(link)?.active & self.bits(link, &[offload])? != 0)
-    }
-
-    /// The active offloads.
+    /// The active offloads. An offload that the driver does not know is off.
     pub fn offloads(&self, link: &str) -> Result<Vec<Offload>, LinkError> {
         self.those(link, &Offload::ALL, |features| features.active)
     }
@@ -115,17 +110,11 @@ impl Ethtool {
         }))
     }
 
-    /// Slots of the hardware's receive ring; `None` if the driver has none, or does not report them.
-    pub fn rx_ring(&self, link: &str) -> Result<Option<u32>, LinkError> {
+    /// Slots of the hardware's receive ring, and the most that it could have; `None` if the driver has none,
+    /// or does not report them.
+    pub fn rx_ring(&self, link: &str) -> Result<Option<(u32, u32)>, LinkError> {
         let answer = self.query(link, sys::GRINGPARAM)?;
-        Ok(answer.map(|[_, _max, _, _, _, rx, ..]| rx).filter(|&slots| slots > 0))
-    }
-
-    /// The largest possible receive ring of the hardware, in slots; `None` if the driver has none, or does
-    /// not report it.
-    pub fn most_rx_ring(&self, link: &str) -> Result<Option<u32>, LinkError> {
-        let answer = self.query(link, sys::GRINGPARAM)?;
-        Ok(answer.map(|[_, most, ..]| most).filter(|&slots| slots > 0))
+        Ok(answer.map(|[_, most, _, _, _, slots, ..]| (slots, most)).filter(|&(slots, _)| slots > 0))
     }
 
     /// The name of the driver, if there is one.

@@ -28,25 +28,13 @@ pub(crate) struct NetlinkSocket {
     buffer: Box<[u8]>,
 }
 
-/// The purpose of a request, for errors.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestText<'a> {
-    pub(crate) request: &'static str,
-    pub(crate) about: &'a str,
-}
+/// The purpose of a request, for errors: what is asked, and about what.
+pub(crate) type Purpose<'a> = (&'static str, &'a str);
 
 impl NetlinkSocket {
-    /// Opens a route socket in the calling thread's namespace.
-    pub(crate) fn open() -> Result<Self, LinkError> {
-        Self::over(sys::netlink::open())
-    }
-
-    /// Opens a generic netlink socket in the calling thread's namespace.
-    pub(crate) fn open_generic() -> Result<Self, LinkError> {
-        Self::over(sys::netlink::open_generic())
-    }
-
-    fn over(socket: io::Result<OwnedFd>) -> Result<Self, LinkError> {
+    /// Opens a socket for a netlink protocol in the calling thread's namespace.
+    pub(crate) fn open(protocol: i32) -> Result<Self, LinkError> {
+        let socket = sys::netlink::open(protocol);
         let socket = socket.map_err(|error| LinkError::call("socket", "netlink", error))?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() })
     }
@@ -56,7 +44,7 @@ impl NetlinkSocket {
     pub(crate) fn exchange<T>(
         &mut self,
         mut request: Request,
-        asked: RequestText<'_>,
+        purpose: Purpose<'_>,
         kind: u16,
         parse: impl Fn(&NetlinkMessage<'_>) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, LinkError> {
@@ -64,15 +52,14 @@ impl NetlinkSocket {
         for _ in 0..ATTEMPTS {
             self.sequence = self.sequence.wrapping_add(1);
             let bytes = request.numbered(self.sequence);
-            sys::netlink::send(self.socket.as_fd(), bytes).map_err(|error| {
-                LinkError::call("send", format!("to {} {}", asked.request, asked.about), error)
-            })?;
+            sys::netlink::send(self.socket.as_fd(), bytes)
+                .map_err(|error| LinkError::call("send", format!("to {} {}", purpose.0, purpose.1), error))?;
             let mut read = Vec::new();
             let pick = |message: &NetlinkMessage<'_>| {
                 read.extend((message.kind == kind).then(|| parse(message)).transpose()?);
                 Ok(())
             };
-            if !self.collect(asked, deadline, pick)? {
+            if !self.collect(purpose, deadline, pick)? {
                 return Ok(read);
             }
         }
@@ -82,13 +69,13 @@ impl NetlinkSocket {
     /// Passes the answer's messages to `pick`, up to the last; returns whether the table changed in between.
     fn collect(
         &mut self,
-        asked: RequestText<'_>,
+        purpose: Purpose<'_>,
         deadline: Instant,
         mut pick: impl FnMut(&NetlinkMessage<'_>) -> Result<(), Malformed>,
     ) -> Result<bool, LinkError> {
         let mut changed = false;
         for _ in 0..DATAGRAMS {
-            let len = self.receive(asked, deadline)?;
+            let len = self.receive(purpose, deadline)?;
             for message in NetlinkMessages(&self.buffer[..len]) {
                 let message = message?;
                 if message.sequence != self.sequence {
@@ -98,15 +85,15 @@ impl NetlinkSocket {
                 match FinalMessage::parse(&message)? {
                     None => pick(&message)?,
                     Some(FinalMessage { errno: 0, .. }) => return Ok(changed),
-                    Some(end) => return Err(end.refused(asked)),
+                    Some(end) => return Err(end.refused(purpose)),
                 }
             }
         }
         Err(LinkError::TooMuch { what: "datagrams in an answer", limit: DATAGRAMS })
     }
 
-    fn receive(&mut self, asked: RequestText<'_>, deadline: Instant) -> Result<usize, LinkError> {
-        let about = || format!("{} {}", asked.request, asked.about);
+    fn receive(&mut self, (what, about): Purpose<'_>, deadline: Instant) -> Result<usize, LinkError> {
+        let about = || format!("{what} {about}");
         loop {
             match sys::netlink::receive(self.socket.as_fd(), &mut self.buffer) {
                 Ok((len, true)) if len <= self.buffer.len() => return Ok(len),
@@ -133,7 +120,8 @@ impl NetlinkSocket {
 
 /// The last message of an answer.
 pub(crate) struct FinalMessage {
-    errno: i32,
+    /// Why the kernel refused; 0 if it did not.
+    pub(crate) errno: i32,
     extack: Option<String>,
 }
 
@@ -147,16 +135,10 @@ impl FinalMessage {
         Ok(Some(Self { errno: number.cast_signed().saturating_neg(), extack }))
     }
 
-    /// Why the kernel refused; 0 if it did not.
-    pub(crate) fn errno(&self) -> i32 {
-        self.errno
-    }
-
-    pub(crate) fn refused(self, asked: RequestText<'_>) -> LinkError {
+    pub(crate) fn refused(self, (request, about): Purpose<'_>) -> LinkError {
         let source = io::Error::from_raw_os_error(self.errno);
-        let (RequestText { request, about }, Self { extack, .. }) = (asked, self);
         let remedy = remedy_of(request, &source);
-        LinkError::Refused { request, about: about.into(), extack, remedy, source }
+        LinkError::Refused { request, about: about.into(), extack: self.extack, remedy, source }
     }
 }
 
@@ -201,7 +183,7 @@ mod tests {
             let bytes = refusal(capped, errno::EBUSY);
             let end =
                 FinalMessage::parse(&NetlinkMessages(&bytes).next().unwrap().unwrap()).unwrap().unwrap();
-            let error = end.refused(RequestText { request: "make", about: "a veth" });
+            let error = end.refused(("make", "a veth"));
             assert_eq!(error.errno(), Some(errno::EBUSY));
             let expected = "the kernel refused to make a veth, saying \"no such thing\"; it is in use; \
                             stop the program that uses it";
@@ -231,9 +213,10 @@ mod tests {
                     }
                 }
             });
-            let text = RequestText { request: "list", about: "anything" };
             let request = Request::new(uapi::RTM_GETLINK, 0, &[]);
-            socket.exchange(request, text, uapi::RTM_NEWLINK, |message| Ok(message.payload.len()))
+            socket.exchange(request, ("list", "anything"), uapi::RTM_NEWLINK, |message| {
+                Ok(message.payload.len())
+            })
         })
     }
 

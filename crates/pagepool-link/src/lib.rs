@@ -68,8 +68,6 @@ pub use flow::spread::HeldFlowSpread;
 pub use link_info::{AttachedXdp, LinkElsewhere, LinkInfo, Mac, OperState, XdpMode};
 pub use namespace::Namespace;
 pub use netdev::features::XdpFeatures;
-#[doc(hidden)]
-pub use netdev::features::sending_features;
 pub use netdev::kernel_pool::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 pub use netdev::kernel_pools::KernelPagePools;
 pub use netlink::{Netlink, VethEnd};

@@ -3,6 +3,8 @@
 //! All numbers are in the machine's byte order. Parsing is total: any bytes give messages, attributes, or
 //! `Malformed`. Every loop ends, because each step consumes at least a header.
 
+use std::io;
+
 use crate::error::LinkError;
 use crate::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_REQUEST};
 
@@ -17,6 +19,12 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 impl From<Malformed> for LinkError {
     fn from(Malformed(what): Malformed) -> Self {
         Self::Malformed { what }
+    }
+}
+
+impl From<Malformed> for io::Error {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::new(io::ErrorKind::InvalidData, what)
     }
 }
 
@@ -43,8 +51,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// The bytes up to the first zero.
 pub(crate) fn text_bytes(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    &bytes[..end]
+    bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
 /// A request that is being built.
@@ -127,6 +134,20 @@ impl<'a> NetlinkMessage<'a> {
     }
 }
 
+/// Takes the next of several aligned items from the bytes; `parse` returns it with its length. After a malformed
+/// one nothing is left.
+fn next_item<'a, T>(
+    bytes: &mut &'a [u8],
+    malformed: &'static str,
+    parse: impl FnOnce(&'a [u8]) -> Option<(T, usize)>,
+) -> Option<Result<T, Malformed>> {
+    let all = (!bytes.is_empty()).then_some(*bytes)?;
+    let (item, len) =
+        parse(all).map_or((Err(Malformed(malformed)), all.len()), |(item, len)| (Ok(item), len));
+    *bytes = all.get(aligned(len)..).unwrap_or_default();
+    Some(item)
+}
+
 /// The messages of a datagram. The iteration ends at a malformed one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetlinkMessages<'a>(pub(crate) &'a [u8]);
@@ -141,34 +162,22 @@ impl<'a> NetlinkMessages<'a> {
     pub(crate) fn first_family(datagram: &[u8]) -> Option<u8> {
         datagram.get(MESSAGE_HEADER).copied()
     }
-
-    fn take(&mut self) -> Option<NetlinkMessage<'a>> {
-        let bytes = self.0;
-        let len = usize::try_from(u32_at(bytes, 0)?).ok()?;
-        let message = NetlinkMessage {
-            kind: u16_at(bytes, 4)?,
-            flags: u16_at(bytes, 6)?,
-            sequence: u32_at(bytes, 8)?,
-            payload: bytes.get(MESSAGE_HEADER..len)?,
-        };
-        self.0 = bytes.get(aligned(len)..).unwrap_or(&[]);
-        Some(message)
-    }
 }
 
 impl<'a> Iterator for NetlinkMessages<'a> {
     type Item = Result<NetlinkMessage<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let message =
-            self.take().ok_or(Malformed("a message longer than its datagram, or shorter than a header"));
-        if message.is_err() {
-            self.0 = &[];
-        }
-        Some(message)
+        next_item(&mut self.0, "a message longer than its datagram, or shorter than a header", |bytes| {
+            let len = usize::try_from(u32_at(bytes, 0)?).ok()?;
+            let message = NetlinkMessage {
+                kind: u16_at(bytes, 4)?,
+                flags: u16_at(bytes, 6)?,
+                sequence: u32_at(bytes, 8)?,
+                payload: bytes.get(MESSAGE_HEADER..len)?,
+            };
+            Some((message, len))
+        })
     }
 }
 
@@ -194,29 +203,17 @@ impl<'a> Attributes<'a> {
         let number = |value| u32_at(value, 0).ok_or(Malformed("a number of less than four bytes"));
         self.find(kind)?.map(number).transpose()
     }
-
-    fn take(&mut self) -> Option<(u16, &'a [u8])> {
-        let bytes = self.0;
-        let len = usize::from(u16_at(bytes, 0)?);
-        let kind = u16_at(bytes, 2)? & NLA_TYPE_MASK;
-        let value = bytes.get(ATTRIBUTE_HEADER..len)?;
-        self.0 = bytes.get(aligned(len)..).unwrap_or(&[]);
-        Some((kind, value))
-    }
 }
 
 impl<'a> Iterator for Attributes<'a> {
     type Item = Result<(u16, &'a [u8]), Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let attribute = self.take().ok_or(Malformed("an attribute longer than what holds it, or too short"));
-        if attribute.is_err() {
-            self.0 = &[];
-        }
-        Some(attribute)
+        next_item(&mut self.0, "an attribute longer than what holds it, or too short", |bytes| {
+            let len = usize::from(u16_at(bytes, 0)?);
+            let kind = u16_at(bytes, 2)? & NLA_TYPE_MASK;
+            Some(((kind, bytes.get(ATTRIBUTE_HEADER..len)?), len))
+        })
     }
 }
 

@@ -9,19 +9,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::LinkError;
-use crate::exchange::{NetlinkSocket, RequestText};
+use crate::exchange::NetlinkSocket;
 use crate::link_info::{
     self, LinkElsewhere, LinkInfo, Mac, OperState, check_alternative_name, check_name, is_long,
 };
 use crate::message::{Malformed, NetlinkMessage, Request, nested};
-use crate::qdisc::{self, Qdisc};
-use crate::route::{self, Address, Route};
+use crate::qdisc;
+use crate::route::{self, Route};
 use crate::sys::errno::{self, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH};
 use crate::sys::uapi;
 
 /// The pause between two checks of a link that is coming up.
 const NAP: Duration = Duration::from_millis(1);
-const NO_ANSWER: LinkError = LinkError::Malformed { what: "no link and no error" };
 
 /// One end of a veth pair.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +47,13 @@ pub struct Netlink {
 impl Netlink {
     /// Opens a socket in the calling thread's namespace.
     pub fn open() -> Result<Self, LinkError> {
-        Ok(Self { socket: NetlinkSocket::open()? })
+        Ok(Self { socket: NetlinkSocket::open(uapi::NETLINK_ROUTE)? })
     }
 
     /// Every link of the namespace.
     pub fn links(&mut self) -> Result<Vec<LinkInfo>, LinkError> {
-        let request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_DUMP, &link_info::header(0, 0, 0));
-        let asked = RequestText { request: "list", about: "the links" };
-        self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)
+        let request = about_link(uapi::RTM_GETLINK, uapi::NLM_F_DUMP, 0);
+        self.socket.exchange(request, ("list", "the links"), uapi::RTM_NEWLINK, LinkInfo::parse)
     }
 
     /// The link with this name, or with this alternative name, which may have 127 bytes.
@@ -63,19 +61,16 @@ impl Netlink {
         check_alternative_name(name)?;
         let mut request = get_link(0);
         request.text(if is_long(name) { uapi::IFLA_ALT_IFNAME } else { uapi::IFLA_IFNAME }, name);
-        let asked = RequestText { request: "look up", about: name };
-        match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
-            Ok(found) => found.into_iter().next().ok_or(NO_ANSWER),
+        let found = match self.look_up(request, name, LinkInfo::parse) {
             // A kernel before 5.5 knows no alternative names, and sees a request for no link.
-            Err(error)
-                if error.errno() == Some(errno::ENODEV)
-                    || is_long(name) && error.errno() == Some(errno::EINVAL) =>
-            {
-                let known = self.links()?.into_iter().map(|link| link.name).collect();
-                Err(LinkError::NoLink { name: name.into(), known })
-            }
-            Err(error) => Err(error),
+            Err(error) if is_long(name) && error.errno() == Some(errno::EINVAL) => None,
+            found => found?,
+        };
+        if let Some(link) = found {
+            return Ok(link);
         }
+        let known = self.links()?.into_iter().map(|link| link.name).collect();
+        Err(LinkError::NoLink { name: name.into(), known })
     }
 
     /// The link with this index, which does not change when the link is renamed; `None` if there is none.
@@ -89,22 +84,22 @@ impl Netlink {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn link_at(&mut self, index: u32) -> Result<Option<LinkInfo>, LinkError> {
-        self.message_at(index, LinkInfo::parse)
+        self.look_up(get_link(index), &named(index), LinkInfo::parse)
     }
 
     /// The packets that all programs sent through the link with this index; `None` if there is no such link.
     pub fn sent_at(&mut self, index: u32) -> Result<Option<u64>, LinkError> {
-        self.message_at(index, link_info::packets_sent)
+        self.look_up(get_link(index), &named(index), link_info::packets_sent)
     }
 
-    /// Queries the link with this index and parses the answer; `None` if there is no such link.
-    fn message_at<T>(
+    /// Queries a link and parses the answer; `None` if there is no such link.
+    fn look_up<T>(
         &mut self,
-        index: u32,
+        request: Request,
+        about: &str,
         parse: fn(&NetlinkMessage<'_>) -> Result<T, Malformed>,
     ) -> Result<Option<T>, LinkError> {
-        let asked = RequestText { request: "look up", about: &format!("link {index}") };
-        match self.socket.exchange(get_link(index), asked, uapi::RTM_NEWLINK, parse) {
+        match self.socket.exchange(request, ("look up", about), uapi::RTM_NEWLINK, parse) {
             Ok(found) => Ok(found.into_iter().next()),
             Err(error) if error.errno() == Some(errno::ENODEV) => Ok(None),
             Err(error) => Err(error),
@@ -117,20 +112,18 @@ impl Netlink {
     }
 
     /// A link in another namespace, from [`LinkInfo::lower_elsewhere`]. Requires CAP_NET_ADMIN there.
-    pub(crate) fn link_elsewhere(&mut self, at: LinkElsewhere) -> Result<LinkInfo, LinkError> {
+    pub(crate) fn link_elsewhere(&mut self, at: LinkElsewhere) -> Result<Option<LinkInfo>, LinkError> {
         let mut request = get_link(at.index);
         request.number(uapi::IFLA_TARGET_NETNSID, at.namespace);
         let about = format!("link {} of namespace {}", at.index, at.namespace);
-        let asked = RequestText { request: "look up", about: &about };
-        let found = self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)?;
-        found.into_iter().next().ok_or(NO_ANSWER)
+        self.look_up(request, &about, LinkInfo::parse)
     }
 
     /// This namespace's id for the namespace of an open file, if it has one.
     pub(crate) fn number_of(&mut self, namespace: BorrowedFd<'_>) -> Result<Option<u32>, LinkError> {
         let mut request = Request::new(uapi::RTM_GETNSID, uapi::NLM_F_ACK, &[0; link_info::NAMESPACE_HEADER]);
         request.number(uapi::NETNSA_FD, namespace.as_raw_fd().cast_unsigned());
-        let asked = RequestText { request: "look up", about: "the number of a network namespace" };
+        let asked = ("look up", "the number of a network namespace");
         let found = self.socket.exchange(request, asked, uapi::RTM_NEWNSID, link_info::namespace_number)?;
         Ok(found.into_iter().next().flatten())
     }
@@ -139,7 +132,7 @@ impl Netlink {
     pub fn add_veth(&mut self, near: &VethEnd<'_>, far: &VethEnd<'_>) -> Result<(), LinkError> {
         check_name(near.name)?;
         check_name(far.name)?;
-        let mut request = new_link(0, uapi::NEW_ONLY);
+        let mut request = about_link(uapi::RTM_NEWLINK, uapi::NEW_ONLY | uapi::NLM_F_ACK, 0);
         describe(&mut request, near);
         request.nest(nested(uapi::IFLA_LINKINFO), |info| {
             info.text(uapi::IFLA_INFO_KIND, "veth").nest(nested(uapi::IFLA_INFO_DATA), |data| {
@@ -154,8 +147,7 @@ impl Netlink {
 
     /// Deletes a link, and with a veth its peer.
     pub fn delete(&mut self, index: u32) -> Result<(), LinkError> {
-        let request = Request::new(uapi::RTM_DELLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0));
-        self.change(request, "delete", &format!("link {index}"))
+        self.change(about_link(uapi::RTM_DELLINK, uapi::NLM_F_ACK, index), "delete", &named(index))
     }
 
     /// Sets a link up or down.
@@ -163,7 +155,7 @@ impl Netlink {
         let flags = if up { uapi::IFF_UP } else { 0 };
         let request =
             Request::new(uapi::RTM_NEWLINK, uapi::NLM_F_ACK, &link_info::header(index, flags, uapi::IFF_UP));
-        self.change(request, if up { "turn on" } else { "turn off" }, &format!("link {index}"))
+        self.change(request, if up { "turn on" } else { "turn off" }, &named(index))
     }
 
     /// Waits until a link that is set up passes packets, and returns it.
@@ -200,13 +192,11 @@ impl Netlink {
         let mut links = Vec::new();
         for family in [uapi::AF_INET, uapi::AF_INET6] {
             let request = Request::new(uapi::RTM_GETROUTE, uapi::NLM_F_DUMP, &route::header(family, 0));
-            let asked = RequestText { request: "list", about: "the routes" };
-            let routes = self.socket.exchange(request, asked, uapi::RTM_NEWROUTE, Route::parse)?;
+            let routes =
+                self.socket.exchange(request, ("list", "the routes"), uapi::RTM_NEWROUTE, Route::parse)?;
             let default = routes.into_iter().flatten().filter(Route::is_default);
             links.extend(default.flat_map(|route| route.links));
         }
-        links.sort_unstable();
-        links.dedup();
         Ok(links)
     }
 
@@ -216,7 +206,7 @@ impl Netlink {
         let bits = u8::try_from(octets.len() * 8).expect("an address has at most 128 bits");
         let mut request = Request::new(uapi::RTM_GETROUTE, uapi::NLM_F_ACK, &route::header(family, bits));
         request.attribute(uapi::RTA_DST, &octets);
-        let asked = RequestText { request: "find the way to", about: &to.to_string() };
+        let asked = ("find the way to", &*to.to_string());
         match self.socket.exchange(request, asked, uapi::RTM_NEWROUTE, Route::parse) {
             Ok(routes) => Ok(routes.into_iter().flatten().flat_map(|route| route.links).next()),
             Err(error) if matches!(error.errno(), Some(ENETUNREACH | EHOSTUNREACH | EAFNOSUPPORT)) => {
@@ -229,20 +219,20 @@ impl Netlink {
     /// The links that have this address.
     pub(crate) fn links_with(&mut self, ip: IpAddr) -> Result<Vec<u32>, LinkError> {
         let request = Request::new(uapi::RTM_GETADDR, uapi::NLM_F_DUMP, &route::address_header(0, 0, 0));
-        let asked = RequestText { request: "list", about: "the addresses" };
-        let addresses = self.socket.exchange(request, asked, uapi::RTM_NEWADDR, Address::parse)?;
-        let those = addresses.into_iter().flatten().filter(|address| address.ip == ip);
-        Ok(those.map(|address| address.link).collect())
+        let asked = ("list", "the addresses");
+        let addresses = self.socket.exchange(request, asked, uapi::RTM_NEWADDR, route::address)?;
+        let those = addresses.into_iter().flatten().filter(|(_, address)| *address == ip);
+        Ok(those.map(|(link, _)| link).collect())
     }
 
     /// The queueing disciplines for packets that leave through a link; `noqueue` alone means none. Empty for
     /// a link that was never up.
     pub fn qdiscs(&mut self, index: u32) -> Result<Vec<String>, LinkError> {
         let request = Request::new(uapi::RTM_GETQDISC, uapi::NLM_F_DUMP, &[0; qdisc::HEADER]);
-        let asked = RequestText { request: "list", about: "the queueing disciplines" };
-        let all = self.socket.exchange(request, asked, uapi::RTM_NEWQDISC, Qdisc::parse)?;
-        let leaves = all.into_iter().filter(|qdisc| qdisc.link == index && qdisc.kind != "ingress");
-        Ok(leaves.map(|qdisc| qdisc.kind).collect())
+        let asked = ("list", "the queueing disciplines");
+        let all = self.socket.exchange(request, asked, uapi::RTM_NEWQDISC, qdisc::parse)?;
+        let leaves = all.into_iter().filter(|(link, kind)| *link == index && kind != "ingress");
+        Ok(leaves.map(|(_, kind)| kind).collect())
     }
 
     /// Attaches an XDP program to a link: in place of `old` if that is attached, or without `old` if none is.
@@ -257,7 +247,7 @@ impl Netlink {
     ) -> Result<(), LinkError> {
         let mode = if generic { uapi::XDP_FLAGS_SKB_MODE } else { uapi::XDP_FLAGS_DRV_MODE };
         let condition = old.map_or(uapi::XDP_FLAGS_UPDATE_IF_NOEXIST, |_| uapi::XDP_FLAGS_REPLACE);
-        let mut request = new_link(index, 0);
+        let mut request = about_link(uapi::RTM_NEWLINK, uapi::NLM_F_ACK, index);
         request.nest(nested(uapi::IFLA_XDP), |xdp| {
             let number = |program: BorrowedFd<'_>| program.as_raw_fd().cast_unsigned();
             xdp.number(uapi::IFLA_XDP_FD, new.map_or(u32::MAX, number)); // -1: no program
@@ -272,18 +262,23 @@ impl Netlink {
     /// Sends a request whose answer is only whether it succeeded.
     #[doc(hidden)] // for what only tests change
     pub fn change(&mut self, request: Request, what: &'static str, about: &str) -> Result<(), LinkError> {
-        let asked = RequestText { request: what, about };
         // The answer is error 0, without data.
-        self.socket.exchange(request, asked, uapi::NLMSG_DONE, |_| Ok(())).map(drop)
+        self.socket.exchange(request, (what, about), uapi::NLMSG_DONE, |_| Ok(())).map(drop)
     }
 }
 
 fn get_link(index: u32) -> Request {
-    Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0))
+    about_link(uapi::RTM_GETLINK, uapi::NLM_F_ACK, index)
 }
 
-fn new_link(index: u32, flags: u16) -> Request {
-    Request::new(uapi::RTM_NEWLINK, flags | uapi::NLM_F_ACK, &link_info::header(index, 0, 0))
+/// A request about a link, which changes none of its flags.
+fn about_link(kind: u16, flags: u16, index: u32) -> Request {
+    Request::new(kind, flags, &link_info::header(index, 0, 0))
+}
+
+/// A link without a known name, for errors.
+fn named(index: u32) -> String {
+    format!("link {index}")
 }
 
 fn describe(request: &mut Request, end: &VethEnd<'_>) {

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::message::{Malformed, NetlinkMessage, u16_at, u32_at};
+use crate::message::{Attributes, Malformed, NetlinkMessage, u32_at};
 use crate::sys::uapi;
 
-/// Bytes of `struct rtmsg`, `struct ifaddrmsg` and `struct rtnexthop`.
+/// Bytes of `struct rtmsg` and of `struct ifaddrmsg`.
 const ROUTE_HEADER: usize = 12;
-pub(crate) const ADDRESS_HEADER: usize = 8;
-const HOP_HEADER: usize = 8;
+const ADDRESS_HEADER: usize = 8;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     /// The length of its destination prefix, in bits.
@@ -25,8 +25,9 @@ impl Route {
             return Ok(None);
         }
         let mut links = Vec::from_iter(attributes.number(uapi::RTA_OIF)?);
-        if let Some(hops) = attributes.find(uapi::RTA_MULTIPATH)? {
-            links.extend(hops_in(hops)?);
+        // A `struct rtnexthop` is laid out like an attribute that begins with the link.
+        for hop in Attributes(attributes.find(uapi::RTA_MULTIPATH)?.unwrap_or_default()) {
+            links.push(u32_at(hop?.1, 0).ok_or(Malformed("a next hop without a link"))?);
         }
         Ok(Some(Self { prefix: fixed[1], links }))
     }
@@ -38,36 +39,14 @@ impl Route {
     }
 }
 
-fn hops_in(mut hops: &[u8]) -> Result<Vec<u32>, Malformed> {
-    let odd = Malformed("a next hop longer than what holds it, or too short");
-    let mut links = Vec::new();
-    while !hops.is_empty() {
-        let len = usize::from(u16_at(hops, 0).ok_or(odd)?);
-        if len < HOP_HEADER || len > hops.len() {
-            return Err(odd);
-        }
-        links.push(u32_at(hops, 4).ok_or(odd)?);
-        hops = hops.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-    }
-    Ok(links)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) link: u32,
-    pub(crate) ip: IpAddr,
-}
-
-impl Address {
-    /// Parses a message about an address; `None` for families other than IPv4 and IPv6.
-    pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
-        let (fixed, attributes) = message.split(ADDRESS_HEADER)?;
-        // On a point-to-point link `IFA_ADDRESS` is the peer's.
-        let local = attributes.find(uapi::IFA_LOCAL)?;
-        let Some(bytes) = local.or(attributes.find(uapi::IFA_ADDRESS)?) else { return Ok(None) };
-        let link = u32_at(fixed, 4).ok_or(Malformed("an address without a link"))?;
-        Ok(ip(fixed[0], bytes)?.map(|ip| Self { link, ip }))
-    }
+/// Parses a message about an address: its link and itself; `None` for families other than IPv4 and IPv6.
+pub(crate) fn address(message: &NetlinkMessage<'_>) -> Result<Option<(u32, IpAddr)>, Malformed> {
+    let (fixed, attributes) = message.split(ADDRESS_HEADER)?;
+    // On a point-to-point link `IFA_ADDRESS` is the peer's.
+    let local = attributes.find(uapi::IFA_LOCAL)?;
+    let Some(bytes) = local.or(attributes.find(uapi::IFA_ADDRESS)?) else { return Ok(None) };
+    let link = u32_at(fixed, 4).ok_or(Malformed("an address without a link"))?;
+    Ok(ip(fixed[0], bytes)?.map(|ip| (link, ip)))
 }
 
 fn ip(family: u8, bytes: &[u8]) -> Result<Option<IpAddr>, Malformed> {

@@ -1,13 +1,14 @@
 //! For fuzzers: every parser of netlink messages.
 
 use crate::egress::rulesets;
-use crate::exchange::{FinalMessage, RequestText};
+use crate::exchange::FinalMessage;
 use crate::link_info::{LinkInfo, namespace_number};
 use crate::message::{Malformed, NetlinkMessage, NetlinkMessages};
+use crate::netdev::family;
+use crate::netdev::features::XdpFeatures;
 use crate::netdev::kernel_pool::KernelPagePool;
-use crate::netdev::{family, features};
-use crate::qdisc::Qdisc;
-use crate::route::{Address, Route};
+use crate::qdisc;
+use crate::route::{self, Route};
 
 /// Parses any bytes as netlink answers of the kernel, of every kind, and returns how many messages there
 /// were. For fuzzers: no bytes may do harm.
@@ -22,16 +23,16 @@ pub fn netlink_answers(datagram: &[u8]) -> usize {
             LinkInfo::parse(&message),
             namespace_number(&message),
             Route::parse(&message),
-            Address::parse(&message),
-            Qdisc::parse(&message),
+            route::address(&message),
+            qdisc::parse(&message),
             rulesets::is_at_egress(&message, b"near0"),
             family::number(&message),
-            features::xsk_features(&message),
+            XdpFeatures::parse(&message),
             KernelPagePool::parse(&message),
             KernelPagePool::parse_stats(&message),
         );
         if let Ok(Some(end)) = FinalMessage::parse(&message) {
-            let _ = end.refused(RequestText { request: "read", about: "anything" }).to_string();
+            let _ = end.refused(("read", "anything")).to_string();
         }
     };
     NetlinkMessages(datagram).map(read).count()

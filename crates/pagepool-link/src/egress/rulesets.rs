@@ -27,7 +27,7 @@ impl Rulesets {
     pub fn open() -> io::Result<Self> {
         let chains = Request::new(uapi::NFT_GETCHAIN, uapi::NLM_F_DUMP, &uapi::NFT_NETDEV);
         let buffer = vec![0; DATAGRAM].into();
-        Ok(Self { socket: netlink::open_netfilter()?, request: chains, sequence: 0, buffer })
+        Ok(Self { socket: netlink::open(uapi::NETLINK_NETFILTER)?, request: chains, sequence: 0, buffer })
     }
 
     /// Whether packets that leave the link with this name pass a chain. Also true if there are too many
@@ -41,46 +41,31 @@ impl Rulesets {
             if !is_kernels {
                 continue;
             }
-            match read(&self.buffer[..len.min(DATAGRAM)], self.sequence, link.as_bytes()) {
-                Ok(Answer::More { with }) => found |= with, // read to its end, or the next request is refused
-                Ok(Answer::End { with }) => return Ok(found | with),
-                Ok(Answer::Refused(number)) => return Err(io::Error::from_raw_os_error(number)),
-                Err(Malformed(what)) => return Err(io::Error::new(io::ErrorKind::InvalidData, what)),
+            let (with, is_last) = read(&self.buffer[..len.min(DATAGRAM)], self.sequence, link.as_bytes())?;
+            found |= with;
+            if is_last {
+                return Ok(found); // before its end, the next request would be refused
             }
         }
         Ok(true)
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    /// More datagrams follow; `with`: this one has such a chain.
-    More {
-        with: bool,
-    },
-    /// The last datagram; `with`: it has such a chain.
-    End {
-        with: bool,
-    },
-    Refused(i32),
-}
-
-fn read(datagram: &[u8], sequence: u32, link: &[u8]) -> Result<Answer, Malformed> {
+/// Whether a datagram has such a chain, and whether it is the last of the answer.
+fn read(datagram: &[u8], sequence: u32, link: &[u8]) -> io::Result<(bool, bool)> {
     let mut with = false;
     for message in NetlinkMessages(datagram) {
         let message = message?;
         if message.sequence != sequence {
             continue; // of an answer that was not read to its end
         }
-        if let Some(end) = FinalMessage::parse(&message)? {
-            return Ok(match end.errno() {
-                0 => Answer::End { with },
-                number => Answer::Refused(number),
-            });
+        match FinalMessage::parse(&message)? {
+            None => with |= message.kind == uapi::NFT_NEWCHAIN && is_at_egress(&message, link)?,
+            Some(FinalMessage { errno: 0, .. }) => return Ok((with, true)),
+            Some(end) => return Err(io::Error::from_raw_os_error(end.errno)),
         }
-        with |= message.kind == uapi::NFT_NEWCHAIN && is_at_egress(&message, link)?;
     }
-    Ok(Answer::More { with })
+    Ok((with, false))
 }
 
 /// Whether a message is about a chain with a hook at the egress of a link.
@@ -141,18 +126,19 @@ mod tests {
             (chain(egress, None, &[(2, b"far\0"), (1, b"far")]), false),
             (Request::new(uapi::NFT_NEWCHAIN, 0, &uapi::NFT_NETDEV).numbered(7).to_vec(), false),
         ] {
-            assert_eq!(read(&chain, 7, b"near0"), Ok(Answer::More { with }), "{chain:?}");
-            assert_eq!(read(&chain, 8, b"near0"), Ok(Answer::More { with: false }), "another answer's");
+            assert_eq!(read(&chain, 7, b"near0").unwrap(), (with, false), "{chain:?}");
+            assert_eq!(read(&chain, 8, b"near0").unwrap(), (false, false), "another answer's");
             let end = Request::new(uapi::NLMSG_DONE, 0, &[0; 4]).numbered(7).to_vec();
-            assert_eq!(read(&[chain, end].concat(), 7, b"near0"), Ok(Answer::End { with }));
+            assert_eq!(read(&[chain, end].concat(), 7, b"near0").unwrap(), (with, true));
         }
     }
 
     #[test]
     fn an_answer_ends_where_the_kernel_says() {
         let end = |kind, errno: i32| Request::new(kind, 0, &errno.to_ne_bytes()).numbered(7).to_vec();
-        assert_eq!(read(&end(uapi::NLMSG_DONE, 0), 7, b"near0"), Ok(Answer::End { with: false }));
-        assert_eq!(read(&end(uapi::NLMSG_ERROR, -1), 7, b"near0"), Ok(Answer::Refused(1)));
+        assert_eq!(read(&end(uapi::NLMSG_DONE, 0), 7, b"near0").unwrap(), (false, true));
+        let refused = read(&end(uapi::NLMSG_ERROR, -1), 7, b"near0").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(1));
         assert!(read(&[0; 16], 7, b"near0").is_err(), "a length that cannot be");
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to the generic netlink family `netdev`.
 
 use crate::error::LinkError;
-use crate::exchange::{NetlinkSocket, RequestText};
+use crate::exchange::{NetlinkSocket, Purpose};
 use crate::message::{Malformed, NetlinkMessage, Request, u16_at};
 use crate::sys::uapi;
 
@@ -19,14 +19,13 @@ pub(crate) struct NetdevFamily {
 impl NetdevFamily {
     /// Opens the family. Fails if the kernel has none.
     pub(crate) fn open() -> Result<Self, LinkError> {
-        let mut socket = NetlinkSocket::open_generic()?;
+        let mut socket = NetlinkSocket::open(uapi::NETLINK_GENERIC)?;
         let header = [uapi::CTRL_CMD_GETFAMILY, VERSION, 0, 0];
         let mut request = Request::new(uapi::GENL_ID_CTRL, uapi::NLM_F_ACK, &header);
         request.text(uapi::CTRL_ATTR_FAMILY_NAME, uapi::NETDEV_FAMILY_NAME);
-        let asked = RequestText { request: "look up", about: "the family netdev" };
+        let asked = ("look up", "the family netdev");
         let families = socket.exchange(request, asked, uapi::GENL_ID_CTRL, number)?;
-        let number = families.first().copied();
-        let number = number.ok_or(LinkError::Malformed { what: "no family and no error" })?;
+        let &number = families.first().ok_or(LinkError::Malformed { what: "no family and no error" })?;
         Ok(Self { socket, number })
     }
 
@@ -37,10 +36,10 @@ impl NetdevFamily {
     pub(crate) fn exchange<T>(
         &mut self,
         request: Request,
-        asked: RequestText<'_>,
+        purpose: Purpose<'_>,
         parse: impl Fn(&NetlinkMessage<'_>) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, LinkError> {
-        self.socket.exchange(request, asked, self.number, parse)
+        self.socket.exchange(request, purpose, self.number, parse)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::family::{HEADER, NetdevFamily};
 use crate::error::LinkError;
-use crate::exchange::RequestText;
-use crate::message::{Malformed, NetlinkMessage};
+use crate::message::{Malformed, NetlinkMessage, u64_at};
 use crate::sys::uapi;
 
 /// The features of a driver for XDP.
@@ -15,6 +14,8 @@ pub struct XdpFeatures {
     /// It receives into and sends from the memory of AF_XDP sockets. It may still refuse: virtio_net without
     /// an IOMMU, and many drivers for chunks of 2048 bytes or a large MTU.
     pub zero_copy: bool,
+    /// For packets that AF_XDP sends: bits of the kernel's `enum netdev_xsk_flags`; 0 before Linux 6.8.
+    pub sending: u64,
 }
 
 impl XdpFeatures {
@@ -31,43 +32,28 @@ impl XdpFeatures {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn query(index: u32) -> Result<Self, LinkError> {
-        let bits = query(index, |message| features(message, uapi::NETDEV_A_DEV_XDP_FEATURES))?;
-        let has = |bit| bits & bit != 0;
+        let mut family = NetdevFamily::open()?;
+        let mut request = family.request(uapi::NETDEV_CMD_DEV_GET, uapi::NLM_F_ACK);
+        request.number(uapi::NETDEV_A_DEV_IFINDEX, index);
+        let found =
+            family.exchange(request, ("look up", &format!("the features of link {index}")), Self::parse)?;
+        found.first().copied().ok_or(LinkError::Malformed { what: "no features and no error" })
+    }
+
+    /// Parses an answer about a device, which may lack features.
+    pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Self, Malformed> {
+        let attributes = message.split(HEADER)?.1;
+        let bits = |kind| match attributes.find(kind)?.map(|bits| u64_at(bits, 0)) {
+            Some(bits) => bits.ok_or(Malformed("features of less than eight bytes")),
+            None => Ok(0),
+        };
+        let xdp = bits(uapi::NETDEV_A_DEV_XDP_FEATURES)?;
         Ok(Self {
-            native: has(uapi::NETDEV_XDP_ACT_BASIC),
-            zero_copy: has(uapi::NETDEV_XDP_ACT_XSK_ZEROCOPY),
+            native: xdp & uapi::NETDEV_XDP_ACT_BASIC != 0,
+            zero_copy: xdp & uapi::NETDEV_XDP_ACT_XSK_ZEROCOPY != 0,
+            sending: bits(uapi::NETDEV_A_DEV_XSK_FEATURES)?,
         })
     }
-}
-
-/// The driver's features for packets that AF_XDP sends, for the interface with this index: bits of the
-/// kernel's `enum netdev_xsk_flags`; 0 before Linux 6.8. Fails if the kernel has no such family.
-pub fn sending_features(index: u32) -> Result<u64, LinkError> {
-    query(index, xsk_features)
-}
-
-fn query(
-    index: u32,
-    parse: impl Fn(&NetlinkMessage<'_>) -> Result<u64, Malformed>,
-) -> Result<u64, LinkError> {
-    let mut family = NetdevFamily::open()?;
-    let mut request = family.request(uapi::NETDEV_CMD_DEV_GET, uapi::NLM_F_ACK);
-    request.number(uapi::NETDEV_A_DEV_IFINDEX, index);
-    let asked = RequestText { request: "look up", about: &format!("the features of link {index}") };
-    let found = family.exchange(request, asked, parse)?;
-    found.first().copied().ok_or(LinkError::Malformed { what: "no features and no error" })
-}
-
-/// The features for sending in an answer about a device; 0 if absent.
-pub(crate) fn xsk_features(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
-    features(message, uapi::NETDEV_A_DEV_XSK_FEATURES)
-}
-
-/// The features of a kind in an answer about a device; 0 if absent.
-fn features(message: &NetlinkMessage<'_>, kind: u16) -> Result<u64, Malformed> {
-    let Some(bits) = message.split(HEADER)?.1.find(kind)? else { return Ok(0) };
-    let bits = bits.first_chunk().ok_or(Malformed("features of less than eight bytes"))?;
-    Ok(u64::from_ne_bytes(*bits))
 }
 
 #[cfg(test)]
@@ -83,20 +69,19 @@ mod tests {
             request.attribute(kind, value);
             request
         };
-        assert_eq!(read(&mut of_kind(6, &5u64.to_ne_bytes()), xsk_features), Ok(5));
-        assert_eq!(read(&mut of_kind(3, &5u64.to_ne_bytes()), xsk_features), Ok(0), "an older kernel");
-        assert!(read(&mut of_kind(6, &[1; 4]), xsk_features).is_err());
+        let features = |kind| read(&mut of_kind(kind, &5u64.to_ne_bytes()), XdpFeatures::parse).unwrap();
+        assert_eq!(features(6), XdpFeatures { sending: 5, ..XdpFeatures::default() });
+        let older = XdpFeatures { native: true, ..XdpFeatures::default() };
+        assert_eq!(features(3), older, "an older kernel");
+        assert!(read(&mut of_kind(6, &[1; 4]), XdpFeatures::parse).is_err());
     }
 
     #[test]
     fn the_loopback_has_no_features() {
-        match sending_features(1) {
-            Ok(features) => {
-                assert_eq!(features, 0);
-                assert_eq!(XdpFeatures::query(1).unwrap(), XdpFeatures::default(), "it has no driver's XDP");
-            }
+        match XdpFeatures::query(1) {
+            Ok(features) => assert_eq!(features, XdpFeatures::default(), "it has no driver's XDP"),
             Err(error) => println!("SKIP features: the kernel has no family netdev (Linux 6.3): {error}"),
         }
-        assert!(sending_features(0x7fff_ffff).is_err());
+        assert!(XdpFeatures::query(0x7fff_ffff).is_err());
     }
 }

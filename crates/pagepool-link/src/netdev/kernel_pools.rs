@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::family::NetdevFamily;
 use super::kernel_pool::{KernelPagePool, KernelPoolStats};
 use crate::error::LinkError;
-use crate::exchange::RequestText;
 use crate::sys::errno::{ENOENT, EOPNOTSUPP};
 use crate::sys::uapi;
 
@@ -50,8 +49,7 @@ impl KernelPagePools {
     /// All pools, in the kernel's order: by interface, those without an interface first.
     pub fn list(&mut self) -> Result<Vec<KernelPagePool>, LinkError> {
         let request = self.family.request(uapi::NETDEV_CMD_PAGE_POOL_GET, uapi::NLM_F_DUMP);
-        let asked = RequestText { request: "list", about: "the page pools" };
-        let pools = self.family.exchange(request, asked, KernelPagePool::parse);
+        let pools = self.family.exchange(request, ("list", "the page pools"), KernelPagePool::parse);
         let mut pools = pools.map_err(|error| known(error, EOPNOTSUPP))?;
         let stats: HashMap<_, _> = self.stats()?.into_iter().collect();
         // A pool that was made in between has no counters yet.
@@ -65,7 +63,7 @@ impl KernelPagePools {
             return Ok(Vec::new());
         }
         let request = self.family.request(uapi::NETDEV_CMD_PAGE_POOL_STATS_GET, uapi::NLM_F_DUMP);
-        let asked = RequestText { request: "list", about: "the counters of page pools" };
+        let asked = ("list", "the counters of page pools");
         match self.family.exchange(request, asked, KernelPagePool::parse_stats) {
             Err(error) if error.errno() == Some(EOPNOTSUPP) => {
                 self.has_stats = false;

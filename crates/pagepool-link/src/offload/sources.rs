@@ -182,7 +182,7 @@ impl VethPeer {
         match Elsewhere::open(namespace.clone()) {
             Ok(there) => Self::Elsewhere(at.index, Box::new(there)),
             Err(error) => {
-                let name = netlink.link_elsewhere(at).ok().map(|link| link.name);
+                let name = netlink.link_elsewhere(at).ok().flatten().map(|link| link.name);
                 let place = name.map(|name| (name, namespace));
                 Self::hidden(place, error.to_string())
             }

@@ -12,31 +12,24 @@ pub struct Capability {
     or_admin: bool,
 }
 
+const NET_ADMIN: Capability = Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false };
+const SYS_ADMIN: Capability = Capability { name: "CAP_SYS_ADMIN", number: 21, or_admin: false };
+const BPF: Capability = Capability { name: "CAP_BPF", number: 39, or_admin: true };
+const BPF_NET_ADMIN: Capability = Capability { or_admin: true, ..NET_ADMIN };
+const PERFMON: Capability = Capability { name: "CAP_PERFMON", number: 38, or_admin: true };
+
 /// For AF_XDP sockets, in the user namespace of the network namespace.
 pub const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
 /// For BPF maps, programs and links, in the initial user namespace.
-pub const PROGRAM: &[Capability] = &[
-    Capability { name: "CAP_BPF", number: 39, or_admin: true },
-    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
-];
+pub const PROGRAM: &[Capability] = &[BPF, BPF_NET_ADMIN];
 /// For a BPF program that reads this process's memory.
-pub const SEND_PROGRAM: &[Capability] = &[
-    Capability { name: "CAP_BPF", number: 39, or_admin: true },
-    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
-    Capability { name: "CAP_PERFMON", number: 38, or_admin: true },
-];
+pub const SEND_PROGRAM: &[Capability] = &[BPF, BPF_NET_ADMIN, PERFMON];
 /// To open programs of other processes by id.
-pub const OTHER_PROGRAMS: &[Capability] =
-    &[Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false }];
+pub const OTHER_PROGRAMS: &[Capability] = &[SYS_ADMIN];
 /// For new namespaces, and links in them.
-pub const NAMESPACE: &[Capability] = &[
-    Capability { name: "CAP_SYS_ADMIN", number: SYS_ADMIN, or_admin: false },
-    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false },
-];
+pub const NAMESPACE: &[Capability] = &[SYS_ADMIN, NET_ADMIN];
 /// For busy polling, and for changes to links.
-pub const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
-
-const SYS_ADMIN: u32 = 21;
+pub const ADMIN: &[Capability] = &[NET_ADMIN];
 
 /// The remedy for a call that requires these and failed.
 pub fn remedy(needed: &[Capability]) -> String {
@@ -49,7 +42,8 @@ fn remedy_with(needed: &[Capability], effective: Option<u64>) -> String {
     };
     let Some(effective) = effective else { return format!("it requires {}, or root", list(needed)) };
     let has = |number: u32| effective & 1 << number != 0;
-    let lacks = |capability: &&Capability| !(has(capability.number) || capability.or_admin && has(SYS_ADMIN));
+    let lacks =
+        |capability: &&Capability| !(has(capability.number) || capability.or_admin && has(SYS_ADMIN.number));
     let missing: Vec<_> = needed.iter().filter(lacks).copied().collect();
     if missing.is_empty() {
         let all = list(needed);
@@ -82,7 +76,7 @@ mod tests {
         assert!(remedy_with(PROGRAM, Some(admin)).starts_with("this thread has no CAP_BPF:"));
         assert!(remedy_with(PROGRAM, Some(0)).starts_with("this thread has no CAP_BPF and CAP_NET_ADMIN:"));
         assert!(
-            remedy_with(PROGRAM, Some(1 << SYS_ADMIN)).contains("outside of the container"),
+            remedy_with(PROGRAM, Some(1 << SYS_ADMIN.number)).contains("outside of the container"),
             "it does instead"
         );
         assert!(remedy_with(SOCKET, Some(all)).contains("has CAP_NET_RAW, but in a user namespace"));

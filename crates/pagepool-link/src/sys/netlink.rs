@@ -9,22 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::sys::socket;
 
-/// A route socket in the network namespace of the calling thread, whose errors have texts.
-pub(crate) fn open() -> io::Result<OwnedFd> {
-    open_for(libc::NETLINK_ROUTE)
-}
-
-/// A generic netlink socket in the network namespace of the calling thread.
-pub(crate) fn open_generic() -> io::Result<OwnedFd> {
-    open_for(libc::NETLINK_GENERIC)
-}
-
-/// A netfilter socket in the network namespace of the calling thread.
-pub(crate) fn open_netfilter() -> io::Result<OwnedFd> {
-    open_for(libc::NETLINK_NETFILTER)
-}
-
-fn open_for(protocol: libc::c_int) -> io::Result<OwnedFd> {
+/// A socket for a netlink protocol in the network namespace of the calling thread, whose errors have texts.
+pub(crate) fn open(protocol: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
     let fd = socket::open(libc::AF_NETLINK, kind, protocol)?;
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
@@ -39,7 +25,7 @@ const FEW: libc::c_int = 4096;
 
 /// A route socket that receives changes of one link and of its queueing disciplines.
 pub(crate) fn listen(index: u32) -> io::Result<OwnedFd> {
-    let fd = open()?;
+    let fd = open(libc::NETLINK_ROUTE)?;
     let _ = socket::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &FEW);
     only(fd.as_fd(), index)?;
     // SAFETY: zeroes are a valid address.

@@ -44,7 +44,7 @@ pub(crate) fn channels(name: &str) -> Option<Channels> {
 
 /// Slots of the hardware's receive ring; 0 if the driver has none, or does not report them.
 pub(crate) fn hardware_ring(name: &str) -> u32 {
-    Ethtool::open().and_then(|ethtool| ethtool.rx_ring(name)).ok().flatten().unwrap_or(0)
+    Ethtool::open().and_then(|ethtool| ethtool.rx_ring(name)).ok().flatten().map_or(0, |(slots, _)| slots)
 }
 
 /// What a driver's refusal depends on; empty or 0 if unknown.
@@ -78,8 +78,8 @@ pub(crate) fn name_of(index: u32) -> String {
 
 /// Whether the driver of the interface with this index currently computes checksums.
 pub(crate) fn computes_checksums(index: u32) -> bool {
-    let on = |ethtool: Ethtool| ethtool.offload(&name_of(index), Offload::TxChecksum);
-    Ethtool::open().and_then(on).unwrap_or(false)
+    let on = Ethtool::open().and_then(|ethtool| ethtool.offloads(&name_of(index)));
+    on.is_ok_and(|on| on.contains(&Offload::TxChecksum))
 }
 
 pub(crate) fn driver_of(index: u32) -> DriverOf {

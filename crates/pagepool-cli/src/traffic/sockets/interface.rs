@@ -72,7 +72,8 @@ impl Kernel {
                 shell_word(name)
             ));
         }
-        let hardware_ring = self.ethtool.rx_ring(name).map_err(failed)?.unwrap_or(0);
+        let ring = self.ethtool.rx_ring(name).map_err(failed)?;
+        let hardware_ring = ring.map_or(0, |(slots, _)| slots);
         let device = format!("{scheme}:{}", link.name);
         Ok(Interface { device, link, queues, queues_of: rx.min(tx), hardware_ring })
     }

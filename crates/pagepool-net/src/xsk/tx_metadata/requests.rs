@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use pagepool::{Error, XdpFrame};
-use pagepool_link::sending_features;
+use pagepool_link::XdpFeatures;
 
 use super::{Requested, TxFeatures, TxMetadataMode, TxTimestamp};
 use crate::device::tx_slots::TxFit;
@@ -95,7 +95,7 @@ pub(in crate::xsk) fn features_of(
     mode: TxMetadataMode,
     zero_copy: bool,
 ) -> Result<TxFeatures, Error> {
-    let bits = sending_features(index).unwrap_or(0); // the kernel may not report them
+    let bits = XdpFeatures::query(index).map_or(0, |features| features.sending); // the kernel may not report them
     // Linux: enum netdev_xsk_flags
     let of_driver =
         TxFeatures { timestamp: bits & 1 != 0, checksum: bits & 2 != 0, launch_time: bits & 4 != 0 };

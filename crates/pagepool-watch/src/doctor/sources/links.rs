@@ -128,7 +128,6 @@ fn is_here(pid: Option<u32>) -> Option<bool> {
 fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Interrupts) -> LinkEvidence {
     let name = &link.name;
     let features = XdpFeatures::query(link.index).ok();
-    let ring = |asked: Result<Option<u32>, LinkError>| asked.ok().flatten();
     let device = device(root, link);
     LinkEvidence {
         name: name.clone(),
@@ -142,7 +141,7 @@ fn described(root: &Path, ethtool: &Ethtool, link: &LinkInfo, interrupts: &Inter
         has_iommu: device
             .as_deref()
             .is_some_and(|of| of.ancestors().any(|of| of.join("iommu_group").exists())),
-        rx_ring: ring(ethtool.rx_ring(name)).zip(ring(ethtool.most_rx_ring(name))),
+        rx_ring: ethtool.rx_ring(name).ok().flatten(),
         dropped: 0,
         interrupts: interrupts.evidence(root, device.as_deref().map(numbered).unwrap_or_default()),
         offloads: Vec::new(),
