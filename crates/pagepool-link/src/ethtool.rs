@@ -51,8 +51,7 @@ impl Ethtool {
         if !is_so(features) {
             self.set(link, features, bits & features.available, on)?;
             if !is_so(self.features(link)?) {
-                let (link, offload) = (link.into(), offload.name());
-                return Err(LinkError::FixedOffload { link, offload, wanted: on });
+                return Err(kept(link, offload, on));
             }
         }
         Ok(())
@@ -73,6 +72,18 @@ impl Ethtool {
     ) -> Result<Vec<Offload>, LinkError> {
         let (names, bits) = (self.feature_names(link)?, bits(self.features(link)?));
         Ok(of.iter().copied().filter(|&offload| bits & numbered(&names, &[offload]) != 0).collect())
+    }
+
+    /// Fails if one of the offloads has a feature in `bits`: the driver did not turn it to `wanted`.
+    pub(crate) fn refuse_kept(
+        &self,
+        link: &str,
+        of: &[Offload],
+        wanted: bool,
+        bits: impl Fn(Features) -> u128,
+    ) -> Result<(), LinkError> {
+        let all = self.those(link, of, bits)?;
+        all.first().map_or(Ok(()), |&offload| Err(kept(link, offload, wanted)))
     }
 
     /// The bits of the features of these offloads.
@@ -175,6 +186,10 @@ fn numbered(names: &[String], of: &[Offload]) -> u128 {
     let features = of.iter().flat_map(|offload| offload.features());
     let number = |feature: &&str| names.iter().position(|name| name == feature);
     features.filter_map(number).fold(0, |bits, number| bits | 1 << number)
+}
+
+fn kept(link: &str, offload: Offload, wanted: bool) -> LinkError {
+    LinkError::FixedOffload { link: link.into(), offload: offload.name(), wanted }
 }
 
 /// Whether this error means that a driver does not change a setting.

@@ -84,11 +84,11 @@ pub struct AttachedXdp {
 
 /// An interface in another network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkElsewhere {
+pub(crate) struct LinkElsewhere {
     /// This namespace's id for the other one: `link-netnsid` in `ip link`.
-    pub namespace: u32,
+    pub(crate) namespace: u32,
     /// The interface's index there.
-    pub index: u32,
+    pub(crate) index: u32,
 }
 
 /// An interface at the time of the query.
@@ -123,7 +123,7 @@ pub struct LinkInfo {
     /// The interface of this namespace below it, or its peer.
     pub lower: Option<u32>,
     /// The interface of another namespace below it, or its peer.
-    pub lower_elsewhere: Option<LinkElsewhere>,
+    pub(crate) lower_elsewhere: Option<LinkElsewhere>,
     /// Attached XDP programs; driver and kernel can have one each.
     pub xdp: Vec<AttachedXdp>,
     /// How many programs on the machine have it in promiscuous mode: see [`Promiscuous`](crate::Promiscuous).

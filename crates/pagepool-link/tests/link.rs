@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pagepool_lab::{LinkSettings, or_skip};
 use pagepool_link::{
-    Caution, Ethtool, LinkError, LinkInfo, Mac, Namespace, Netlink, Offload, OffloadOwner, SshSession,
-    VethEnd, XdpMode, cautions, offload_faults,
+    Caution, Ethtool, LinkError, LinkInfo, Mac, Namespace, Netlink, Offload, SshSession, VethEnd, XdpMode,
+    cautions, offload_faults,
 };
 
 /// The kernel removes namespaces when it has time.
@@ -152,10 +152,7 @@ fn harmful_offloads_are_found_held_off_and_restored() {
         let found = faults(&one, XdpMode::Native);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].offloads, Offload::OF_SENDER[1..], "those that are on");
-        assert!(
-            matches!(&found[0].owner, OffloadOwner::Peer { link, .. } if link.name == "two"),
-            "{found:?}"
-        );
+        assert!(found[0].owner.is_here() && found[0].owner.to_string() == "two", "{found:?}");
         let command = "ethtool -K two tx off gso off txvlan off tx-vlan-stag-hw-insert off";
         assert_eq!(found[0].command().unwrap(), command);
         assert!(found[0].to_string().ends_with(command), "{}", found[0]);
@@ -195,7 +192,7 @@ fn the_offloads_of_a_hidden_peer_are_presumed_and_left_alone() {
     let near = netlink.link("near").unwrap();
     let found = here.run(move || faults(&near, XdpMode::Native));
     assert!(
-        matches!(found[..], [ref fault] if matches!(fault.owner, OffloadOwner::HiddenPeer { .. })),
+        matches!(found[..], [ref fault] if fault.owner.hidden().is_some()),
         "a thread of this process has it, and no name: {found:?}"
     );
     assert_eq!(found[0].offloads, Offload::OF_SENDER);

@@ -37,17 +37,19 @@ pub struct HeldFlowSpread {
 }
 
 impl HeldFlowSpread {
-    /// Checks that no process spreads the flows of this link of the calling thread's namespace. The error
-    /// names the process. [`over`](Self::over) checks this, too; call this to know it before.
+    /// Checks that this link of the calling thread's namespace has a table, and that no process spreads its
+    /// flows; the error names the process. [`over`](Self::over) checks this, too; call this to know it before.
     ///
     /// ```
-    /// use pagepool_link::{HeldFlowSpread, Netlink};
+    /// use pagepool_link::{HeldFlowSpread, LinkError, Netlink};
     /// let link = Netlink::open()?.link("lo")?;
-    /// HeldFlowSpread::is_free(&link).expect("nobody spreads the flows of lo");
-    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// let refused = HeldFlowSpread::check(&link).expect_err("lo has no table");
+    /// assert!(matches!(refused, LinkError::NoIndirection { .. }));
+    /// # Ok::<(), LinkError>(())
     /// ```
-    pub fn is_free(link: &LinkInfo) -> Result<(), LinkError> {
-        Claim::is_free(link)
+    pub fn check(link: &LinkInfo) -> Result<(), LinkError> {
+        Claim::is_free(link)?;
+        table(&Ethtool::open()?, link).map(drop)
     }
 
     /// Spreads the flows of a link of the calling thread's namespace evenly over these queues. Fails, and
@@ -55,10 +57,9 @@ impl HeldFlowSpread {
     /// queues.
     pub fn over(link: &LinkInfo, queues: &[u32]) -> Result<Self, LinkError> {
         let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
-        let missing = || LinkError::NoIndirection { link: link.name.clone() };
-        ethtool.indirection(&link.name)?.ok_or_else(missing)?;
+        table(&ethtool, link)?;
         let claim = Claim::take(link)?; // only now can no other process change the table
-        let before = ethtool.indirection(&link.name)?.ok_or_else(missing)?;
+        let before = table(&ethtool, link)?;
         let there = ethtool.channels(&link.name)?.map_or(link.rx_queues, |channels| channels.rx);
         if queues.is_empty() || queues.iter().any(|&queue| queue >= there) {
             let value = format!("{queues:?} of {there}");
@@ -118,6 +119,11 @@ impl Drop for HeldFlowSpread {
     fn drop(&mut self) {
         let _ = self.put_back(); // `restore` reports errors
     }
+}
+
+/// The table of a card; fails if it has none.
+fn table(ethtool: &Ethtool, link: &LinkInfo) -> Result<Vec<u32>, LinkError> {
+    ethtool.indirection(&link.name)?.ok_or_else(|| LinkError::NoIndirection { link: link.name.clone() })
 }
 
 /// The first queue and the number of queues, if the spread is even.

@@ -33,85 +33,84 @@ pub struct OffloadFault {
     pub fixed: Vec<Offload>,
 }
 
-/// The owner of offloads that falsify the packets that arrive at an interface. A namespace is given if it is
-/// not that of the queried interface.
+/// The owner of offloads that falsify the packets that arrive at an interface: that interface, the peer of a
+/// veth, or interfaces below. `Display` writes its name for people, with escaped control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OffloadOwner {
+pub struct OffloadOwner {
+    pub(super) role: OwnerRole,
+    /// The owner; `None` if it was not found.
+    pub(super) link: Option<LinkInfo>,
+    /// Its network namespace, if that is not that of the queried interface.
+    pub(super) namespace: Option<OtherNamespace>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OwnerRole {
     /// The interface itself.
-    Interface {
-        /// The interface.
-        link: LinkInfo,
-        /// Where it is.
-        namespace: Option<OtherNamespace>,
-    },
-    /// No link: the kernel removes VLAN tags from packets before it hands them to this interface, and nothing
-    /// turns that off.
-    Stacked {
-        /// The interface.
-        link: LinkInfo,
-        /// The interfaces that it gets packets from, in its network namespace.
-        below: Vec<LinkInfo>,
-    },
+    Interface,
+    /// The interface, which has no such offload: the kernel removes VLAN tags from packets before it hands them
+    /// to it, and nothing turns that off. With the interfaces that it gets packets from, in its namespace.
+    Stacked(Vec<LinkInfo>),
     /// The peer of a veth.
-    Peer {
-        /// The other end.
-        link: LinkInfo,
-        /// Where it is.
-        namespace: Option<OtherNamespace>,
-    },
-    /// The peer of a veth that was not found, or whose namespace cannot be entered. It is assumed to have the
-    /// offloads of the interface.
-    HiddenPeer {
-        /// Its name and its network namespace, if known.
-        place: Option<(String, OtherNamespace)>,
-        /// Why its offloads cannot be read.
-        why: String,
-    },
-    /// Interfaces below this one, or its ports, whose offloads cannot be read.
-    HiddenBelow {
-        /// Why.
-        why: String,
-    },
+    Peer,
+    /// The peer of a veth that was not found, or whose namespace cannot be entered, and why. It is assumed to
+    /// have the offloads of the interface.
+    HiddenPeer(String),
+    /// Interfaces below this one, or its ports, whose offloads cannot be read, and why.
+    HiddenBelow(String),
 }
 
 impl OffloadOwner {
+    /// A peer whose offloads cannot be read. `place`: it and its namespace, if known.
+    pub(super) fn hidden_peer(place: Option<(LinkInfo, OtherNamespace)>, why: String) -> Self {
+        let (link, namespace) = place.unzip();
+        Self { role: OwnerRole::HiddenPeer(why), link, namespace }
+    }
+
     /// Why the offloads cannot be read, if so.
     ///
     /// ```
-    /// use pagepool_link::{Netlink, OffloadOwner};
-    /// let link = Netlink::open()?.link("lo")?;
-    /// assert_eq!(OffloadOwner::Interface { link, namespace: None }.hidden(), None);
+    /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Generic)? {
+    ///     assert_eq!(fault.owner.hidden(), None);
+    /// }
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn hidden(&self) -> Option<&str> {
-        match self {
-            Self::HiddenPeer { why, .. } | Self::HiddenBelow { why } => Some(why),
+        match &self.role {
+            OwnerRole::HiddenPeer(why) | OwnerRole::HiddenBelow(why) => Some(why),
             _ => None,
         }
     }
 
-    /// Its name, and its namespace if that is another one, as far as they are known.
-    fn place(&self) -> Option<(&str, Option<&OtherNamespace>)> {
-        match self {
-            Self::Interface { link, namespace } | Self::Peer { link, namespace } => {
-                Some((&link.name, namespace.as_ref()))
-            }
-            Self::Stacked { link, .. } => Some((&link.name, None)),
-            Self::HiddenPeer { place, .. } => place.as_ref().map(|(name, at)| (&**name, Some(at))),
-            Self::HiddenBelow { .. } => None,
-        }
+    /// Whether it is an interface of the queried interface's namespace: only then its offloads can be turned
+    /// off.
+    ///
+    /// ```
+    /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
+    /// let (mut netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+    /// let link = netlink.link("lo")?;
+    /// for fault in offload_faults(&mut netlink, &ethtool, &link, XdpMode::Generic)? {
+    ///     assert!(fault.owner.is_here());
+    /// }
+    /// # Ok::<(), pagepool_link::LinkError>(())
+    /// ```
+    pub fn is_here(&self) -> bool {
+        self.namespace.is_none() && self.hidden().is_none()
     }
 }
 
-/// The name for people: control characters are escaped.
 impl fmt::Display for OffloadOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.place(), self) {
-            (Some((name, None)), _) => f.write_str(&shown(name)),
-            (Some((name, Some(namespace))), _) => write!(f, "{} in {namespace}", shown(name)),
-            (None, Self::HiddenBelow { .. }) => f.write_str("interfaces below, out of reach"),
-            (None, _) => f.write_str("a peer out of reach"),
+        match (&self.link, &self.namespace) {
+            (Some(link), None) => f.write_str(&shown(&link.name)),
+            (Some(link), Some(namespace)) => write!(f, "{} in {namespace}", shown(&link.name)),
+            _ if matches!(self.role, OwnerRole::HiddenBelow(_)) => {
+                f.write_str("interfaces below, out of reach")
+            }
+            _ => f.write_str("a peer out of reach"),
         }
     }
 }
@@ -129,10 +128,8 @@ impl OffloadFault {
         owner: OffloadOwner,
         harmful: &[Offload],
     ) -> Result<Option<Self>, LinkError> {
-        let queried = match &owner {
-            OffloadOwner::Interface { link, .. } | OffloadOwner::Peer { link, .. } => &link.name,
-            _ => &link.name,
-        };
+        let queried = owner.link.as_ref().filter(|_| owner.hidden().is_none());
+        let queried = &queried.unwrap_or(link).name;
         let offloads = ethtool.those(queried, harmful, |features| features.active & features.available)?;
         let on = ethtool.those(queried, harmful, |features| features.active)?;
         let fixed: Vec<_> = on.into_iter().filter(|on| !offloads.contains(on)).collect();
@@ -142,13 +139,15 @@ impl OffloadFault {
 
     /// The fault of a link whose packets lose their VLAN tags in the kernel.
     pub(super) fn without_tags(link: &LinkInfo, below: Vec<LinkInfo>) -> Self {
-        let owner = OffloadOwner::Stacked { link: link.clone(), below };
+        let (role, link_above) = (OwnerRole::Stacked(below), Some(link.clone()));
+        let owner = OffloadOwner { role, link: link_above, namespace: None };
         Self::new(link, owner, Vec::new(), vec![Offload::RxVlan, Offload::RxOuterVlan])
     }
 
     /// The fault of a link below which offloads cannot be read.
     pub(super) fn hidden_below(link: &LinkInfo, why: &str) -> Self {
-        let owner = OffloadOwner::HiddenBelow { why: why.into() };
+        let role = OwnerRole::HiddenBelow(why.into());
+        let owner = OffloadOwner { role, link: None, namespace: None };
         Self::new(link, owner, Vec::new(), Offload::OF_SENDER.to_vec())
     }
 
@@ -166,10 +165,8 @@ impl OffloadFault {
 
     /// This fault, seen from another network namespace than its own.
     pub(super) fn seen_from_outside(mut self, from: &OtherNamespace) -> Self {
-        if let OffloadOwner::Interface { namespace, .. } | OffloadOwner::Peer { namespace, .. } =
-            &mut self.owner
-        {
-            namespace.get_or_insert_with(|| from.clone());
+        if self.owner.is_here() {
+            self.owner.namespace = Some(from.clone());
         }
         self
     }
@@ -187,13 +184,14 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn named_now(mut self, netlink: &mut Netlink) -> Self {
-        let (link, below) = match &mut self.owner {
-            OffloadOwner::Interface { link, namespace: None }
-            | OffloadOwner::Peer { link, namespace: None } => (link, &mut Vec::new()),
-            OffloadOwner::Stacked { link, below } => (link, below),
-            _ => return self,
+        if !self.owner.is_here() {
+            return self;
+        }
+        let below = match &mut self.owner.role {
+            OwnerRole::Stacked(below) => &mut below[..],
+            _ => &mut [],
         };
-        below.iter_mut().chain([link]).for_each(|link| link.name = netlink.name_now(link));
+        below.iter_mut().chain(&mut self.owner.link).for_each(|link| link.name = netlink.name_now(link));
         if let Some(now) = netlink.link_at(self.index).ok().flatten() {
             self.interface = now.name;
         }
@@ -216,8 +214,8 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn command(&self) -> Option<String> {
-        let (name, namespace) = self.owner.place().unwrap_or((&self.interface, None));
-        let prefix = namespace.map_or_else(String::new, OtherNamespace::prefix);
+        let name = self.owner.link.as_ref().map_or(&self.interface, |link| &link.name);
+        let prefix = self.owner.namespace.as_ref().map_or_else(String::new, OtherNamespace::prefix);
         let mut offloads = self.offloads.clone();
         offloads.sort_by_key(|of| *of != Offload::TxChecksum); // the others depend on it
         let off: Vec<String> = offloads.iter().map(|of| format!("{} off", of.keyword())).collect();
@@ -240,23 +238,20 @@ impl OffloadFault {
         let interface = shown(interface);
         let how = effects(&[offloads.as_slice(), fixed].concat());
         let above = self.above.iter().map(|above| format!("below {}: ", shown(above))).collect::<String>();
-        let text = match owner {
-            OffloadOwner::Interface { namespace: None, .. } => format!("packets arrive at {interface} {how}"),
-            OffloadOwner::Interface { .. } => format!("packets arrive at {owner} {how}"),
-            OffloadOwner::Stacked { link, below } => return lost_tags(link, below),
-            OffloadOwner::HiddenBelow { why } => format!(
+        let text = match &owner.role {
+            OwnerRole::Interface => format!("packets arrive at {owner} {how}"),
+            OwnerRole::Stacked(below) => return lost_tags(owner, below),
+            OwnerRole::HiddenBelow(why) => format!(
                 "packets may arrive at {interface} {how}: the offloads of the interfaces below it cannot be \
                  read: {why}"
             ),
-            OffloadOwner::Peer { .. } => {
-                format!("packets from {interface}'s peer {owner} arrive {how}")
-            }
-            OffloadOwner::HiddenPeer { why, .. } => format!(
+            OwnerRole::Peer => format!("packets from {interface}'s peer {owner} arrive {how}"),
+            OwnerRole::HiddenPeer(why) => format!(
                 "packets from {interface}'s peer arrive {how}, if its offloads equal those of {interface}. \
                  They cannot be read: {why}"
             ),
         };
-        let of_driver = !fixed.is_empty() && !matches!(owner, OffloadOwner::HiddenBelow { .. });
+        let of_driver = !fixed.is_empty() && !matches!(owner.role, OwnerRole::HiddenBelow(_));
         let stays = of_driver.then(|| format!(". The driver cannot turn {} off", names(fixed)));
         above + &text + &stays.unwrap_or_default()
     }
@@ -274,7 +269,9 @@ impl OffloadFault {
     /// ```
     pub fn instruction(&self) -> &'static str {
         match &self.owner {
-            OffloadOwner::HiddenPeer { place: None, .. } => "Run at both ends, each with its own name",
+            OffloadOwner { role: OwnerRole::HiddenPeer(_), link: None, .. } => {
+                "Run at both ends, each with its own name"
+            }
             _ => "Run",
         }
     }
@@ -295,11 +292,8 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn hold_off(&self) -> Result<Option<HeldOffloads>, LinkError> {
-        match &self.owner {
-            OffloadOwner::Interface { link, namespace: None }
-            | OffloadOwner::Peer { link, namespace: None }
-                if !self.offloads.is_empty() =>
-            {
+        match &self.owner.link {
+            Some(link) if self.owner.is_here() && !self.offloads.is_empty() => {
                 HeldOffloads::new(link, &self.offloads).map(Some)
             }
             _ => Ok(None),
@@ -310,12 +304,13 @@ impl OffloadFault {
 const MOST_NAMED: usize = 4;
 
 /// The text for a link whose packets lose their VLAN tags in the kernel, which nothing turns off.
-fn lost_tags(link: &LinkInfo, below: &[LinkInfo]) -> String {
+fn lost_tags(owner: &OffloadOwner, below: &[LinkInfo]) -> String {
     let named: Vec<_> = below.iter().take(MOST_NAMED).map(|link| shown(&link.name)).collect();
     let instead = if named.is_empty() { "an interface below it".into() } else { named.join(" or ") };
-    let (name, kind) = (shown(&link.name), shown(link.kind.as_deref().unwrap_or_default()));
+    let kind = owner.link.as_ref().and_then(|link| link.kind.as_deref()).unwrap_or_default();
+    let kind = shown(kind);
     format!(
-        "packets arrive at {name} without VLAN tags, and are sent back without them: the kernel removes tags \
+        "packets arrive at {owner} without VLAN tags, and are sent back without them: the kernel removes tags \
          before it passes packets to an interface of kind {kind}. This cannot be turned off: use {instead}"
     )
 }
@@ -358,7 +353,7 @@ mod tests {
             interface: "lo".into(),
             index: lo.index,
             above: None,
-            owner: OffloadOwner::Interface { link: lo.clone(), namespace: None },
+            owner: OffloadOwner { role: OwnerRole::Interface, link: Some(lo), namespace: None },
             offloads: vec![Offload::Lro, Offload::RxVlan],
             fixed: vec![Offload::RxOuterVlan],
         };
@@ -370,7 +365,7 @@ mod tests {
         fault.offloads.clear();
         assert_eq!(fault.command(), None);
         assert!(fault.hold_off().unwrap().is_none(), "the driver keeps it on");
-        let owner = OffloadOwner::HiddenPeer { place: None, why: "nobody knows it".into() };
+        let owner = OffloadOwner::hidden_peer(None, "nobody knows it".into());
         let hidden = OffloadFault { owner, ..fault };
         assert!(hidden.hold_off().unwrap().is_none(), "nobody knows where it is");
         let offloads = vec![Offload::Tso, Offload::Gso, Offload::TxChecksum];
@@ -390,7 +385,7 @@ mod tests {
             interface: "lo".into(),
             index: lo.index,
             above: None,
-            owner: OffloadOwner::Peer { link: lo.clone(), namespace: None },
+            owner: OffloadOwner { role: OwnerRole::Peer, link: Some(lo.clone()), namespace: None },
             offloads: vec![Offload::TxVlan, Offload::Gso],
             fixed: vec![Offload::TxOuterVlan],
         };
@@ -411,7 +406,11 @@ mod tests {
             interface: "lo".into(),
             index: lo.index,
             above: None,
-            owner: OffloadOwner::Peer { link: LinkInfo { name: name.into(), ..lo.clone() }, namespace: None },
+            owner: OffloadOwner {
+                role: OwnerRole::Peer,
+                link: Some(LinkInfo { name: name.into(), ..lo.clone() }),
+                namespace: None,
+            },
             offloads: vec![Offload::Gso],
             fixed: Vec::new(),
         };

@@ -6,7 +6,6 @@ use crate::ethtool::offload::Offload;
 use crate::link_info::LinkInfo;
 use crate::netlink::Netlink;
 use crate::shell_word::shell_word;
-use crate::sys::ethtool::Features;
 
 /// Offloads of a link that are off until this is dropped, which restores them.
 ///
@@ -39,14 +38,8 @@ impl HeldOffloads {
         let names = names.map(|(_, name)| name).collect();
         let this = Self { netlink, ethtool, link: link.clone(), features, names };
         this.ethtool.set(&link.name, before, bits, false)?;
-        let on = this.ethtool.those(&link.name, offloads, |now| now.active & bits)?;
-        match on.first() {
-            None => Ok(this),
-            Some(offload) => {
-                let (link, offload) = (link.name.clone(), offload.name());
-                Err(LinkError::FixedOffload { link, offload, wanted: false }) // the drop restores them
-            }
-        }
+        this.ethtool.refuse_kept(&link.name, offloads, false, |now| now.active & bits)?; // the drop restores them
+        Ok(this)
     }
 
     /// The `ethtool` command that restores the offloads by hand: each feature by its own name, for the link's
@@ -95,14 +88,7 @@ impl HeldOffloads {
         let now = self.ethtool.features(&link.name)?;
         self.ethtool.set(&link.name, now, features, true)?;
         // The kernel silently ignores features that the link cannot have now.
-        let missing = |now: Features| features & !now.wanted;
-        match self.ethtool.those(&link.name, &Offload::ALL, missing)?.first() {
-            None => Ok(()),
-            Some(offload) => {
-                let (link, offload) = (link.name.clone(), offload.name());
-                Err(LinkError::FixedOffload { link, offload, wanted: true })
-            }
-        }
+        self.ethtool.refuse_kept(&link.name, &Offload::ALL, true, |now| features & !now.wanted)
     }
 }
 

@@ -27,7 +27,7 @@ const OWN: &str = "/proc/thread-self/ns/net";
 
 /// A network namespace, found by a name or a process. This value keeps it alive.
 #[derive(Clone, Debug)]
-pub struct OtherNamespace {
+pub(crate) struct OtherNamespace {
     file: Arc<File>,
     place: NamespacePlace,
     id: FileId,

@@ -1,7 +1,7 @@
 //! Finds the offloads that falsify what arrives at a link: its own, its veth peer's, and those of the links
 //! below.
 
-use super::fault::{OffloadFault, OffloadOwner};
+use super::fault::{OffloadFault, OffloadOwner, OwnerRole};
 use super::other_namespace::OtherNamespace;
 use super::stack::{self, Elsewhere, Lower};
 use crate::error::LinkError;
@@ -137,7 +137,7 @@ impl OffloadSources {
         let mut before_us = if mode == XdpMode::Generic { vec![Offload::Gro] } else { Vec::new() };
         // A veth removes no tag from what arrives, and merges nothing itself, whatever offloads are on.
         before_us.extend(Offload::OF_RECEIVER.into_iter().filter(|_| !is_veth));
-        let own = OffloadOwner::Interface { link: link.clone(), namespace: None };
+        let own = OffloadOwner { role: OwnerRole::Interface, link: Some(link.clone()), namespace: None };
         faults.extend(OffloadFault::query(ethtool, link, own, &before_us)?);
         Ok(faults)
     }
@@ -177,20 +177,16 @@ impl VethPeer {
     fn elsewhere(netlink: &mut Netlink, at: LinkElsewhere) -> Self {
         let namespace = match OtherNamespace::find(netlink, at.namespace) {
             Ok(namespace) => namespace,
-            Err(why) => return Self::hidden(None, why),
+            Err(why) => return Self::Hidden(OffloadOwner::hidden_peer(None, why)),
         };
         match Elsewhere::open(namespace.clone()) {
             Ok(there) => Self::Elsewhere(at.index, Box::new(there)),
             Err(error) => {
-                let name = netlink.link_elsewhere(at).ok().flatten().map(|link| link.name);
-                let place = name.map(|name| (name, namespace));
-                Self::hidden(place, error.to_string())
+                let link = netlink.link_elsewhere(at).ok().flatten();
+                let place = link.map(|link| (link, namespace));
+                Self::Hidden(OffloadOwner::hidden_peer(place, error.to_string()))
             }
         }
-    }
-
-    fn hidden(place: Option<(String, OtherNamespace)>, why: String) -> Self {
-        Self::Hidden(OffloadOwner::HiddenPeer { place, why })
     }
 
     /// The fault of its offloads that falsify what it sends, if any is on.
@@ -210,8 +206,10 @@ impl VethPeer {
                 return OffloadFault::query(ethtool, link, owner.clone(), &Offload::OF_SENDER);
             }
         };
-        let gone = || OffloadOwner::HiddenPeer { place: None, why: "it was moved or removed".into() };
-        let owner = there.map_or_else(gone, |link| OffloadOwner::Peer { link, namespace });
+        let owner = match there {
+            Some(link) => OffloadOwner { role: OwnerRole::Peer, link: Some(link), namespace },
+            None => OffloadOwner::hidden_peer(None, "it was moved or removed".into()),
+        };
         OffloadFault::query(ethtool, link, owner, &Offload::OF_SENDER)
     }
 }

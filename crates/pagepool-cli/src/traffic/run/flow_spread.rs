@@ -1,6 +1,6 @@
 //! Makes cards spread flows over only the queues of a command, while it runs.
 
-use pagepool_link::{Ethtool, HeldFlowSpread, LinkError};
+use pagepool_link::{HeldFlowSpread, LinkError};
 
 use crate::report::{OWN_LINE, error_chain, output, ranges};
 use crate::traffic::sockets::Interface;
@@ -12,15 +12,8 @@ impl FlowSpread {
     /// Refuses an interface that has no flow table, or whose table another run holds. Call it before anything
     /// is opened.
     pub fn check(interfaces: &[Interface]) -> Result<(), String> {
-        let check = |interface: &Interface| {
-            HeldFlowSpread::is_free(&interface.link)?;
-            let link = &interface.link.name;
-            match Ethtool::open()?.indirection(link)? {
-                Some(_) => Ok(()),
-                None => Err(LinkError::NoIndirection { link: link.clone() }),
-            }
-        };
-        interfaces.iter().try_for_each(check).map_err(|error| refused(&error))
+        let mut links = interfaces.iter().map(|interface| &interface.link);
+        links.try_for_each(HeldFlowSpread::check).map_err(|error| refused(&error))
     }
 
     /// Spreads flows over the used queues of each interface. After an error all tables are as before.

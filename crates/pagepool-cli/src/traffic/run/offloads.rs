@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pagepool_link::{HeldOffloads, LinkError, OffloadFault, OffloadOwner, OffloadSources, XdpMode};
+use pagepool_link::{HeldOffloads, LinkError, OffloadFault, OffloadSources, XdpMode};
 
 use crate::report::{OWN_LINE, error_chain, in_words, output};
 use crate::traffic::sockets::{Interface, Kernel, OpenedInterface};
@@ -63,7 +63,7 @@ impl OffloadsOff {
 
     fn warn_of(&mut self, fault: &OffloadFault) {
         output::warn(warning(self.fix, fault));
-        self.warned.push(match is_here(&fault.owner) {
+        self.warned.push(match fault.owner.is_here() {
             true => Warned::Here(Box::new(fault.clone())),
             false => Warned::Elsewhere(text(fault)),
         });
@@ -134,8 +134,7 @@ fn with_command(fault: &OffloadFault, instruction: &str) -> String {
 
 /// `fix`: --fix-offloads is given.
 fn warning(fix: bool, fault: &OffloadFault) -> String {
-    let is_here = is_here(&fault.owner);
-    let head = match (fix, is_here, fault.owner.hidden()) {
+    let head = match (fix, fault.owner.is_here(), fault.owner.hidden()) {
         (false, true, _) => return with_command(fault, "Use --fix-offloads, or run"),
         (false, false, _) => "",
         (true, _, Some(_)) => "--fix-offloads changes nothing in namespaces that it cannot see: ",
@@ -143,16 +142,6 @@ fn warning(fix: bool, fault: &OffloadFault) -> String {
         (true, true, None) => "--fix-offloads cannot help here: ",
     };
     head.to_owned() + &text(fault)
-}
-
-/// Whether the owner is an interface of this network namespace: only then its offloads can be turned off.
-fn is_here(owner: &OffloadOwner) -> bool {
-    matches!(
-        owner,
-        OffloadOwner::Interface { namespace: None, .. }
-            | OffloadOwner::Peer { namespace: None, .. }
-            | OffloadOwner::Stacked { .. }
-    )
 }
 
 impl Drop for OffloadsOff {
