@@ -129,7 +129,12 @@ impl LinkError {
 
 /// The remedy for an errno of a call or netlink request.
 pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
-    remedy(call, error).unwrap_or_else(|| about_links(call, error).into())
+    let is_row = |(calls, errnos, _): &&(&[&str], &[i32], &str)| {
+        let is_call = calls.is_empty() || calls.contains(&call);
+        is_call && error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
+    };
+    let known = || ABOUT_LINKS.iter().find(is_row).map_or("see the errno", |(.., remedy)| remedy);
+    remedy(call, error).unwrap_or_else(|| known().into())
 }
 
 /// Calls and requests (none: all), errnos, and remedies. The first matching row counts.
@@ -154,14 +159,6 @@ const ABOUT_LINKS: &[(&[&str], &[i32], &str)] = &[
     (&[], &[errno::EADDRNOTAVAIL], "no link in this network namespace has that address"),
     (&[], &[errno::EINVAL], "a value is outside the range of the kernel or the driver"),
 ];
-
-fn about_links(call: &str, error: &io::Error) -> &'static str {
-    let is_row = |(calls, errnos, _): &&(&[&str], &[i32], &str)| {
-        let is_call = calls.is_empty() || calls.contains(&call);
-        is_call && error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
-    };
-    ABOUT_LINKS.iter().find(is_row).map_or("see the errno", |(.., remedy)| remedy)
-}
 
 /// Escapes what a terminal would obey or not show: names come from other programs.
 impl fmt::Display for LinkError {

@@ -209,20 +209,19 @@ const LONGEST_ALTERNATIVE: usize = 127;
 /// Checks that the kernel would accept an interface name (net/core/dev.c:dev_valid_name, v7.3).
 pub(crate) fn check_name(name: &str) -> Result<(), LinkError> {
     let odd = |c: char| c == '/' || c == ':' || c.is_ascii_whitespace() || c == '\0' || c == '%';
-    if (1..=LONGEST).contains(&name.len()) && name != "." && name != ".." && !name.contains(odd) {
-        return Ok(());
-    }
+    let is_valid = !is_long(name) && !["", ".", ".."].contains(&name) && !name.contains(odd);
     let range = "1 to 15 bytes without slash, colon, percent sign and blanks, not \".\" or \"..\"";
-    Err(LinkError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
+    if is_valid { Ok(()) } else { Err(bad_name(name, range)) }
 }
 
 /// Checks that an interface may have this alternative name (`ip link property add`), or name.
 pub(crate) fn check_alternative_name(name: &str) -> Result<(), LinkError> {
-    if (1..=LONGEST_ALTERNATIVE).contains(&name.len()) && !name.contains('\0') {
-        return Ok(());
-    }
-    let range = "1 to 127 bytes without a zero byte";
-    Err(LinkError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
+    let is_valid = (1..=LONGEST_ALTERNATIVE).contains(&name.len()) && !name.contains('\0');
+    if is_valid { Ok(()) } else { Err(bad_name(name, "1 to 127 bytes without a zero byte")) }
+}
+
+fn bad_name(name: &str, range: &'static str) -> LinkError {
+    LinkError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range }
 }
 
 /// Whether only an alternative name can be this long.

@@ -8,7 +8,6 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
@@ -52,7 +51,6 @@ pub struct Namespace {
     name: String,
     /// For requests that move devices into the namespace.
     handle: File,
-    id: u64,
     work: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -71,18 +69,8 @@ impl Namespace {
         };
         let thread = Builder::new().name(name.into()).spawn(body);
         let thread = thread.map_err(|error| LinkError::call("clone", "a thread for a namespace", error))?;
-        let (handle, id) = handle.recv().expect("the thread sends before anything else")?;
-        Ok(Self { name: name.into(), handle, id, work: Some(work), thread: Some(thread) })
-    }
-
-    /// The name given to [`Namespace::new`].
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The kernel's number of the namespace, as in `ls -l /proc/PID/task/*/ns/net`.
-    pub fn id(&self) -> u64 {
-        self.id
+        let handle = handle.recv().expect("the thread sends before anything else")?;
+        Ok(Self { name: name.into(), handle, work: Some(work), thread: Some(thread) })
     }
 
     /// Runs a closure in the namespace, and returns its result. Panics if the closure panicked.
@@ -149,15 +137,14 @@ impl Drop for Namespace {
     }
 }
 
-/// Moves this thread into a new namespace. Returns a handle to it and its number.
-fn leave() -> Result<(File, u64), LinkError> {
+/// Moves this thread into a new namespace. Returns a handle to it.
+fn leave() -> Result<File, LinkError> {
     let about = "a network namespace of our own";
     sys::namespace::unshare_network().map_err(|error| LinkError::call("unshare", about, error))?;
     let handle = File::open(OWN).map_err(|error| LinkError::call("open", OWN, error))?;
-    let id = handle.metadata().map_err(|error| LinkError::call("fstat", OWN, error))?.ino();
     for (setting, value) in SETTINGS {
         // A kernel without the protocol has no such file; without the setting the namespace only ends later.
         let _ = std::fs::write(format!("/proc/sys/net/{setting}"), value);
     }
-    Ok((handle, id))
+    Ok(handle)
 }

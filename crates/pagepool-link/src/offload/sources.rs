@@ -22,8 +22,8 @@ pub struct OffloadSources {
     link: LinkInfo,
     peer: Option<VethPeer>,
     below: Vec<Below>,
-    /// Why other links below cannot be queried.
-    hidden: Vec<String>,
+    /// Why other links below cannot be queried, if so.
+    hidden: Option<String>,
 }
 
 /// A link below another, and clients of its network namespace, if that is another one.
@@ -97,10 +97,11 @@ impl OffloadSources {
             Some(at) => VethPeer::elsewhere(netlink, at),
             None => VethPeer::Here(link.lower),
         });
-        let (lowers, hidden) = match stack::is_stacked(link) && depth == DEEPEST {
+        let lowers = match stack::is_stacked(link) && depth == DEEPEST {
             false => stack::lowers(netlink, link),
-            true => (Vec::new(), vec![format!("it is below {DEEPEST} other interfaces, the limit")]),
+            true => Err(format!("it is below {DEEPEST} other interfaces, the limit")),
         };
+        let (lowers, hidden) = lowers.unwrap_or_else(|why| (Vec::new(), Some(why)));
         let one = |(lower, mut elsewhere): Lower| {
             let client = elsewhere.as_mut().map_or(&mut *netlink, |there| &mut there.netlink);
             Below { sources: Self::below(client, &lower, depth + 1), elsewhere }

@@ -52,32 +52,26 @@ impl Elsewhere {
 /// An interface, and clients of its network namespace, if that is another one.
 pub(super) type Lower = (LinkInfo, Option<Box<Elsewhere>>);
 
-/// The interfaces directly below one of the client's namespace, and why others cannot be queried.
-pub(super) fn lowers(netlink: &mut Netlink, link: &LinkInfo) -> (Vec<Lower>, Vec<String>) {
-    let found = match (link.lower_elsewhere, link.lower) {
+/// The interfaces directly below one of the client's namespace, and why others are left out. The error says why
+/// none can be queried.
+pub(super) fn lowers(netlink: &mut Netlink, link: &LinkInfo) -> Result<(Vec<Lower>, Option<String>), String> {
+    let lower = match (link.lower_elsewhere, link.lower) {
         _ if is_one_of(link, &MASTERS) => return ports(netlink, link),
-        _ if !is_one_of(link, &STANDING) => Ok(None),
-        (Some(at), _) => lower_elsewhere(netlink, at),
-        (None, Some(at)) => in_words(netlink.link_at(at)).map(|lower| lower.map(|lower| (lower, None))),
-        (None, None) => Ok(None),
+        _ if !is_one_of(link, &STANDING) => None,
+        (Some(at), _) => lower_elsewhere(netlink, at)?,
+        (None, Some(at)) => in_words(netlink.link_at(at))?.map(|lower| (lower, None)),
+        (None, None) => None,
     };
-    match found {
-        Ok(lower) => (lower.into_iter().collect(), Vec::new()),
-        Err(why) => (Vec::new(), vec![why]),
-    }
+    Ok((lower.into_iter().collect(), None))
 }
 
-fn ports(netlink: &mut Netlink, link: &LinkInfo) -> (Vec<Lower>, Vec<String>) {
-    let all = match in_words(netlink.links()) {
-        Ok(all) => all,
-        Err(why) => return (Vec::new(), vec![why]),
-    };
-    let ports = all.into_iter().filter(|port| port.master == Some(link.index));
+fn ports(netlink: &mut Netlink, link: &LinkInfo) -> Result<(Vec<Lower>, Option<String>), String> {
+    let ports = in_words(netlink.links())?.into_iter().filter(|port| port.master == Some(link.index));
     let mut ports: Vec<Lower> = ports.map(|port| (port, None)).collect();
     let more = ports.len().saturating_sub(MOST_PORTS);
     ports.truncate(MOST_PORTS);
     let why = (more > 0).then(|| format!("it has {more} ports more than the limit of {MOST_PORTS}"));
-    (ports, why.into_iter().collect())
+    Ok((ports, why))
 }
 
 fn lower_elsewhere(netlink: &mut Netlink, at: LinkElsewhere) -> Result<Option<Lower>, String> {

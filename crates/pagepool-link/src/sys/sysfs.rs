@@ -17,27 +17,18 @@ const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
 /// The root of a sysfs with the links of the calling thread's namespace. It is mounted nowhere, and ends with
 /// the descriptor. Requires Linux 5.2 and `CAP_SYS_ADMIN`.
 pub(crate) fn of_this_namespace() -> io::Result<OwnedFd> {
-    let context = open()?;
-    create(&context)?;
-    // SAFETY: the call takes three integers.
-    let made = unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0u32) };
-    // SAFETY: the call just made this descriptor, and nothing else has it.
-    unsafe { descriptor(made as libc::c_int) }
-}
-
-fn open() -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads the name to its end, which it has.
     let made = unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), FSOPEN_CLOEXEC) };
     // SAFETY: the call just made this descriptor, and nothing else has it.
-    unsafe { descriptor(made as libc::c_int) }
-}
-
-fn create(context: &OwnedFd) -> io::Result<()> {
+    let context = unsafe { descriptor(made as libc::c_int) }?;
     let (key, value) = (null::<libc::c_char>(), null::<libc::c_void>());
     let (at, command) = (context.as_raw_fd(), FSCONFIG_CMD_CREATE);
     // SAFETY: this command has no key and no value.
-    let result = unsafe { libc::syscall(libc::SYS_fsconfig, at, command, key, value, 0) };
-    done(result as libc::c_int)
+    done(unsafe { libc::syscall(libc::SYS_fsconfig, at, command, key, value, 0) } as libc::c_int)?;
+    // SAFETY: the call takes three integers.
+    let made = unsafe { libc::syscall(libc::SYS_fsmount, at, FSMOUNT_CLOEXEC, 0u32) };
+    // SAFETY: the call just made this descriptor, and nothing else has it.
+    unsafe { descriptor(made as libc::c_int) }
 }
 
 pub(crate) fn setting(root: &OwnedFd, link: &str, name: &str) -> String {

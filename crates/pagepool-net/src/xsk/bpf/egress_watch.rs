@@ -240,7 +240,7 @@ mod tests {
         veth.set_up("near1", false);
         veth.set_up("near1", true);
         assert!(first.hear() && second.hear(), "both are there");
-        let mut netlink = pagepool_link::Netlink::open().unwrap();
+        let mut netlink = Netlink::open().unwrap();
         let index = netlink.link("near0").unwrap().index;
         netlink.delete(index).unwrap();
         assert_eq!((first.hear(), second.hear()), (false, true));
