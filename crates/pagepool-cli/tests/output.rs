@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::between::{Place, binary, far_ends, frames, hosts, number, ok, pass, signal, text, wait_until};
 use pagepool_link::{Netlink, TwoHostsParams};
 
-use crate::program::unwritable::{closed, full, left, refused};
+use crate::program::unwritable::{cannot_print, closed, full, left, refused};
 
 /// Commands that print without an interface.
 const PRINTING: [&[&str]; 7] = [
@@ -30,15 +30,9 @@ const RUNNING: [&[&str]; 4] = [
 #[test]
 fn a_failed_write_is_reported_and_sets_the_status() {
     for arguments in PRINTING {
-        let run = |mut command: Command| command.output().expect("the binary was built for this test");
-        let mut command = binary(arguments);
-        command.stdout(full());
-        refused(arguments, &run(command));
-        let mut command = binary(arguments);
-        command.stdout(closed());
         // Of a run that ends at once: some packets may have moved.
         let ended: &[i32] = if arguments.contains(&"600") { &[0, 1] } else { &[0] };
-        left(arguments, &run(command), ended);
+        cannot_print(arguments, ended);
     }
 }
 

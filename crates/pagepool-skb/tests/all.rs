@@ -2,8 +2,12 @@
 //! compiled and linked once. `cargo test -p pagepool-skb --test all NAME::` runs those of one file.
 
 mod bytes;
+#[path = "../../pagepool/tests/filled_packet/mod.rs"]
+mod filled_packet;
 mod holders;
 mod packet_lists;
 mod packet_run;
+#[path = "../../pagepool/tests/panicking_device/mod.rs"]
+mod panicking_device;
 mod panics;
 mod skb;

@@ -5,24 +5,10 @@
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use pagepool::{Arena, ArenaParams, Bound, DeviceMemory, NodeId, Pool, PoolParams, XdpBuff};
+use pagepool::{DeviceMemory, NodeId, Pool, PoolParams, XdpBuff};
 use pagepool_skb::{SkBuff, SkbCache};
 
-fn pool() -> Bound {
-    let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
-    Pool::new(PoolParams { headroom: 64, ..Default::default() }, arena).unwrap().bind()
-}
-
-fn packet(pool: &Bound, len: usize, frags: usize) -> XdpBuff {
-    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
-    packet.data_mut().fill(1);
-    for at in 0..frags {
-        let mut buffer = pool.alloc_page().unwrap();
-        buffer.bytes_mut().unwrap()[8..8 + len].fill(at as u8 + 2);
-        packet.add_frag(buffer, 8, len).unwrap();
-    }
-    packet
-}
+use crate::filled_packet::{packet, pool};
 
 fn joined(parts: &[Bytes]) -> Vec<u8> {
     parts.iter().flatten().copied().collect()

@@ -4,33 +4,15 @@
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::published::{Folder, ROLE, in_child};
+use crate::recording_pool::{SITES, held, params, pool};
 use pagepool::{
-    Arena, ArenaParams, Bound, DmaDomain, Holders, HoldersView, IdentityDomain, PageBuf, Pool, PoolParams,
-    PoolRef, Publication, publish,
+    Arena, ArenaParams, Bound, Holders, HoldersView, PageBuf, Pool, PoolParams, Publication, publish,
 };
-use pagepool_testing::PlainMemory;
 use pagepool_watch::Life;
 use pagepool_watch::testing::read_published;
-
-const SITES: Holders = Holders::Sites { stacks: None };
-
-fn params(holders: Holders) -> PoolParams {
-    let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("holders"));
-    PoolParams { holders, domains: vec![domain], ..Default::default() }
-}
-
-fn pool(params: PoolParams) -> Bound {
-    let memory = PlainMemory::new(512, params.order).unwrap();
-    Pool::new(params, memory).unwrap().bind()
-}
-
-fn held(pool: &PoolRef) -> HoldersView {
-    pool.holders().unwrap()
-}
 
 /// A process that holds buffers under two tags, here and on another thread, and is killed.
 fn be_killed() {

@@ -5,32 +5,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use pagepool::{
-    AGE_EDGES, Batch, Bound, DeviceAddr, DmaDomain, DomainId, Holders, HoldersView, IdentityDomain,
-    NoDirectRecycle, PageBuf, Pool, PoolParams, PoolRef, Region, Tag, XdpBuff, XdpFrame, XdpFrameBulk,
-    put_bulk, put_packets, put_ring_bulk,
+    AGE_EDGES, Batch, Bound, DeviceAddr, DmaDomain, Holders, HoldersView, NoDirectRecycle, PageBuf,
+    PoolParams, PoolRef, Tag, XdpBuff, XdpFrame, XdpFrameBulk, put_bulk, put_packets, put_ring_bulk,
 };
-use pagepool_testing::PlainMemory;
 
-const SITES: Holders = Holders::Sites { stacks: None };
-
-fn params(holders: Holders) -> PoolParams {
-    let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("holders"));
-    PoolParams { holders, domains: vec![domain], ..Default::default() }
-}
-
-fn pool(params: PoolParams) -> Bound {
-    let memory = PlainMemory::new(512, params.order).unwrap();
-    Pool::new(params, memory).unwrap().bind()
-}
-
-fn held(pool: &PoolRef) -> HoldersView {
-    pool.holders().unwrap()
-}
+use crate::panicking_device::PanicsOnce;
+use crate::recording_pool::{SITES, held, params, pool};
 
 fn from_addrs(pool: &Bound, addrs: &[DeviceAddr]) -> Vec<PageBuf> {
     addrs.iter().map(|&addr| pool.handle().from_raw(addr).unwrap()).collect()
@@ -483,39 +467,14 @@ fn a_page_of_fragments_is_one_allocation() {
     }
 }
 
-/// A domain whose syncs panic when they are to.
-#[derive(Debug)]
-struct Panics(DomainId, AtomicBool);
-
-impl DmaDomain for Panics {
-    fn id(&self) -> DomainId {
-        self.0
-    }
-    fn name(&self) -> String {
-        "panics".into()
-    }
-    fn map(&self, _region: &Region) -> Result<DeviceAddr, String> {
-        Ok(DeviceAddr(1 << 32))
-    }
-    fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
-    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {
-        assert!(!self.1.load(Ordering::Relaxed), "a sync that panics");
-    }
-    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
-    fn coherent(&self) -> bool {
-        false
-    }
-}
-
 #[test]
 fn a_page_that_leaves_by_a_panic_has_no_holder() {
-    let domain = Arc::new(Panics(DomainId::unique(), AtomicBool::new(false)));
+    let domain = PanicsOnce::new();
     let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
     let pool = pool(PoolParams { domains, sync_for_device: true, ..params(SITES) });
     drop(pool.alloc_page());
-    domain.1.store(true, Ordering::Relaxed);
+    domain.arm();
     let cut = catch_unwind(AssertUnwindSafe(|| pool.alloc_frag(1000)));
-    domain.1.store(false, Ordering::Relaxed);
     assert!(cut.is_err());
     assert_eq!((pool.inflight().out, held(&pool.handle()).held), (0, 0));
 }

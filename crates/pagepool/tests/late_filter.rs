@@ -1,8 +1,6 @@
 //! A filter of system calls that refuses `membarrier` after the first pool was made: an error where one can
 //! be given, and else the end of the process, with the reason.
 #![allow(clippy::unwrap_used)]
-// UNSAFETY: installing a filter is a system call.
-#![expect(unsafe_code)]
 
 mod filter;
 
@@ -23,7 +21,7 @@ fn refused_later(work: impl FnOnce() + Send + 'static) {
     if !fences_are_free() {
         return println!("SKIP: this kernel refuses membarrier from the start");
     }
-    let filtered = move || match filter::refuse() {
+    let filtered = move || match filter::refuse_fence() {
         Ok(()) => work(),
         Err(error) => println!("SKIP: no filter of system calls: {error}"),
     };

@@ -26,7 +26,7 @@ static BEFORE_MAIN: extern "C" fn() = refuse;
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn refuse() {
-    IS_REFUSED.store(filter::refuse().is_ok(), Ordering::Relaxed);
+    IS_REFUSED.store(filter::refuse_fence().is_ok(), Ordering::Relaxed);
 }
 
 /// A pool of one page, with one lane.

@@ -5,13 +5,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pagepool::{
-    Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NoDirectRecycle, PageBuf, Pool, PoolParams,
-    Region, XdpBuff, XdpFrame, XdpFrameBulk,
+    Arena, ArenaParams, Bound, DmaDomain, NoDirectRecycle, PageBuf, Pool, PoolParams, XdpBuff, XdpFrame,
+    XdpFrameBulk,
 };
 use pagepool_testing::PlainMemory;
+
+use crate::panicking_device::PanicsOnce;
 
 fn arena() -> Arc<Arena> {
     Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap()
@@ -167,39 +168,15 @@ fn a_bulk_may_outlive_the_pools_of_its_frames() {
     assert_eq!(memory.free(), 64);
 }
 
-/// A device that panics once when it is handed memory.
-#[derive(Debug)]
-struct PanicsOnce(DomainId, AtomicBool);
-
-impl DmaDomain for PanicsOnce {
-    fn id(&self) -> DomainId {
-        self.0
-    }
-    fn name(&self) -> String {
-        "panics once".into()
-    }
-    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
-        Ok(DeviceAddr(region.offset()))
-    }
-    fn unmap(&self, _: &Region, _: DeviceAddr) {}
-    fn sync_for_device(&self, _: DeviceAddr, _: usize) {
-        assert!(!self.1.swap(false, Relaxed), "the device panics");
-    }
-    fn sync_for_cpu(&self, _: DeviceAddr, _: usize) {}
-    fn coherent(&self) -> bool {
-        false
-    }
-}
-
 #[test]
 fn a_panic_during_a_return_loses_no_buffer_and_no_chain() {
-    let domain = Arc::new(PanicsOnce(DomainId::unique(), AtomicBool::new(false)));
+    let domain = PanicsOnce::new();
     let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
     let params = PoolParams { chains: 1, sync_for_device: true, domains, ..Default::default() };
     let pool = pool_of(&arena(), params);
     for put in [drop::<XdpFrame>, XdpFrame::put_ring] {
         let frame = frame(&pool, 5);
-        domain.1.store(true, Relaxed);
+        domain.arm();
         assert!(catch_unwind(AssertUnwindSafe(|| put(frame))).is_err());
         assert_eq!(pool.inflight().out, 0, "the one that the device was being handed left the pool");
     }

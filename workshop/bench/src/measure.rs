@@ -83,7 +83,7 @@ pub fn measure(
 #[derive(Debug)]
 pub struct WorkloadFigures {
     pub own: Measured,
-    /// Of the workload that ran in turns with it.
+    /// Of the workload that ran alternately with it.
     pub beside: Option<Measured>,
     pub cores: usize,
     pub colours: Option<usize>,

@@ -1,14 +1,14 @@
 //! The program on a terminal and in a pipe, where its output cannot be written, and under limits.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use pagepool_lab::TempFolder;
 use serde_json::Value;
 
 use crate::program::limits::{limited, run};
 use crate::program::terminal::{assert_fits, has_script, on_terminal};
-use crate::program::unwritable::{closed, full, left, refused};
+use crate::program::unwritable::{cannot_print, closed, full};
 use crate::program::{binary, text};
 
 /// Runs that print.
@@ -23,13 +23,7 @@ const PRINTING: [&[&str]; 5] = [
 #[test]
 fn what_cannot_be_printed_is_said_and_is_a_status() {
     for arguments in PRINTING {
-        let run = |mut command: Command| command.output().expect("the binary was built for this test");
-        let mut command = binary(arguments);
-        command.stdout(full());
-        refused(arguments, &run(command));
-        let mut command = binary(arguments);
-        command.stdout(closed());
-        left(arguments, &run(command), &[0]);
+        cannot_print(arguments, &[0]);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::process::{Output, Stdio};
 
-use super::text;
+use super::{binary, text};
 
 pub fn full() -> File {
     File::options().write(true).open("/dev/full").expect("every Linux has it")
@@ -14,6 +14,14 @@ pub fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     writer.into()
+}
+
+/// Runs the program to its end with each of these outputs: it says that it cannot print, or ends silently, with
+/// one of these statuses.
+pub fn cannot_print(arguments: &[&str], statuses: &[i32]) {
+    let run = |output: Stdio| binary(arguments).stdout(output).output().expect("it was built for this test");
+    refused(arguments, &run(full().into()));
+    left(arguments, &run(closed()), statuses);
 }
 
 /// It could not print, and says so.

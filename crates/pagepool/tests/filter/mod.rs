@@ -1,5 +1,8 @@
 //! A thread for which a system call fails, as in a container that filters them.
 
+// UNSAFETY: installing a filter is a system call.
+#![allow(unsafe_code)]
+
 use std::io;
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -9,17 +12,22 @@ fn op(code: u32, skip: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: skip, k }
 }
 
-/// From now on the fence of `membarrier` fails with `EPERM`, on this thread and on those that it starts.
-/// Registering for it is allowed. An error says that this kernel has no filters.
-pub fn refuse() -> io::Result<()> {
-    install(&mut [
-        op(LOAD, 0, 0), // its number
-        op(IS, 3, libc::SYS_membarrier as u32),
-        op(LOAD, 0, 16), // its first argument
-        op(IS, 1, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32),
-        op(libc::BPF_RET, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        op(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW),
-    ])
+/// From now on a system call of this number fails with this errno, on this thread and on those that it starts:
+/// with any arguments, or with this first one. An error says that this kernel has no filters.
+pub fn refuse(number: libc::c_long, first: Option<libc::c_int>, errno: i32) -> io::Result<()> {
+    let argument = first.map(|first| [op(LOAD, 0, 16), op(IS, 1, first as u32)]);
+    let skipped = if first.is_some() { 3 } else { 1 };
+    let mut code = vec![op(LOAD, 0, 0), op(IS, skipped, number as u32)];
+    code.extend(argument.into_iter().flatten());
+    code.push(op(libc::BPF_RET, 0, libc::SECCOMP_RET_ERRNO | errno as u32));
+    code.push(op(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW));
+    install(&mut code)
+}
+
+/// Refuses the fence of `membarrier` with `EPERM`. Registering for it is allowed.
+#[allow(dead_code)] // only some of the programs that have this file need it
+pub fn refuse_fence() -> io::Result<()> {
+    refuse(libc::SYS_membarrier, Some(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED), libc::EPERM)
 }
 
 fn install(code: &mut [libc::sock_filter]) -> io::Result<()> {

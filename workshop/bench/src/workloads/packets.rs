@@ -45,7 +45,7 @@ pub const TABLE: &[Workload] = &[
         .about("receive 60 bytes, look at the header, drop: a fixed array of buffers and no pool")
         .batch(BUDGET),
     Workload::new("drop_inpoll", || drop_inpoll(1514, 60))
-        .about("receive 60 bytes from a pool, recycle in the poll, refill; in turns with drop_preset")
+        .about("receive 60 bytes from a pool, recycle in the poll, refill; alternately with drop_preset")
         .batch(BUDGET)
         .rules(IN_POLL)
         .beside(drop_preset),
@@ -55,7 +55,7 @@ pub const TABLE: &[Workload] = &[
         .rules(IN_POLL)
         .weight(4),
     Workload::new("drop_inpoll_9000", || drop_inpoll(3000, 9000))
-        .about("9000 bytes in three buffers, per buffer; in turns with drop_inpoll_3000")
+        .about("9000 bytes in three buffers, per buffer; alternately with drop_inpoll_3000")
         .batch(BUDGET)
         .rules(IN_POLL_BY_THREE)
         .beside(|| drop_inpoll(3000, 3000))
@@ -65,7 +65,7 @@ pub const TABLE: &[Workload] = &[
         .batch(BUDGET)
         .rules(IN_POLL),
     Workload::new("redirect_ring", || redirect(XdpFrameBulk::put_ring))
-        .about("received, sent, returned one by one through the locked ring; in turns with redirect_local")
+        .about("received, sent, returned one by one through the locked ring; alternately with redirect_local")
         .batch(BUDGET)
         .rules(BY_RING)
         .beside(|| redirect(XdpFrameBulk::flush)),

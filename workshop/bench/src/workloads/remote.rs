@@ -31,12 +31,12 @@ pub const TABLE: &[Workload] = &[
         .about("bursts of 32: write 8 bytes of each; the second core reads and drops each")
         .rules(BY_MESSAGE),
     Workload::new("page_remote_bulk32", in_bulk::<false>)
-        .about("bursts of 32 to the second core, allocated and returned in bulk; in turns with spsc_floor")
+        .about("bursts of 32 to the second core, allocated and returned in bulk; alternately with spsc_floor")
         .batch(BURST)
         .rules(BY_MESSAGE)
         .beside(spsc_floor),
     Workload::new("page_remote_bulk32_touch", in_bulk::<true>)
-        .about("bursts of 32 in bulk, 8 bytes of each written, then read; in turns with spsc_floor_touch")
+        .about("bursts of 32 in bulk, 8 bytes of each written, then read; alternately with spsc_floor_touch")
         .batch(BURST)
         .rules(BY_MESSAGE)
         .beside(spsc_floor_touch),
