@@ -87,7 +87,7 @@ impl Pty {
         command.env_remove("NO_COLOR");
         let end = || OpenOptions::new().read(true).write(true).open(&slave).expect("a terminal");
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("setsid");
-        let emulator = vt100::Parser::new(of(rows), of(columns), 0);
+        let emulator = vt100::Parser::new(non_zero(rows), non_zero(columns), 0);
         let shown = Arc::new(Mutex::new(Shown { emulator, bytes: Vec::new() }));
         let reader = PtyReader::start(master.try_clone().expect("a descriptor"), shown.clone());
         Some(Self { master: Some(master), slave, shown, reader: Some(reader), child, modes })
@@ -137,7 +137,7 @@ impl Pty {
             .expect("no test panics there")
             .emulator
             .screen_mut()
-            .set_size(of(rows), of(columns));
+            .set_size(non_zero(rows), non_zero(columns));
         stty(&self.slave, &["cols", &columns.to_string(), "rows", &rows.to_string()]);
     }
 
@@ -197,7 +197,7 @@ impl Drop for Pty {
     }
 }
 
-fn of(length: u16) -> NonZero<u16> {
+fn non_zero(length: u16) -> NonZero<u16> {
     NonZero::new(length).expect("a terminal has columns and rows")
 }
 

@@ -232,11 +232,11 @@ fn sleeps_and_time(process: u32) -> (u64, Duration) {
     let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
     let (mut sleeps, mut nanos) = (0, 0);
     for thread in fs::read_dir(format!("/proc/{process}/task")).expect("it runs") {
-        let of = |file| fs::read_to_string(thread.as_ref().expect("a thread").path().join(file));
-        let status = of("status").unwrap_or_default();
+        let text = |file| fs::read_to_string(thread.as_ref().expect("a thread").path().join(file));
+        let status = text("status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         sleeps += number(line.map(str::trim));
-        nanos += number(of("schedstat").unwrap_or_default().split(' ').next());
+        nanos += number(text("schedstat").unwrap_or_default().split(' ').next());
     }
     (sleeps, Duration::from_nanos(nanos))
 }

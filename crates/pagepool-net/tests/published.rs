@@ -213,17 +213,17 @@ fn a_published_socket_has_its_interface_and_attach_mode() {
         }
         let sockets = entries("socket");
         for (at, (socket, mode)) in sockets.iter().zip(["native", "generic"]).enumerate() {
-            let of = |name| param(socket, name);
-            assert_eq!(of("ifindex"), Some(&*links[at].to_string()), "{socket:?}");
+            let value = |name| param(socket, name);
+            assert_eq!(value("ifindex"), Some(&*links[at].to_string()), "{socket:?}");
             assert_eq!(
-                (of("interface"), of("queue")),
+                (value("interface"), value("queue")),
                 (Some(["near0", "near1"][at]), Some("0")),
                 "{socket:?}"
             );
-            assert_eq!((of("attach"), of("zero_copy")), (Some(mode), Some("false")), "{socket:?}");
-            assert_eq!(of("mode"), Some(&*format!("af_xdp_{mode}_copy")), "{socket:?}");
-            assert_eq!((of("mtu"), of("chunk")), (Some("1500"), Some("4096")), "{socket:?}");
-            assert!(of("rx_ring").is_some() && of("tx_ring").is_some() && of("tx_mode").is_some());
+            assert_eq!((value("attach"), value("zero_copy")), (Some(mode), Some("false")), "{socket:?}");
+            assert_eq!(value("mode"), Some(&*format!("af_xdp_{mode}_copy")), "{socket:?}");
+            assert_eq!((value("mtu"), value("chunk")), (Some("1500"), Some("4096")), "{socket:?}");
+            assert!(value("rx_ring").is_some() && value("tx_ring").is_some() && value("tx_mode").is_some());
             let pool = seen().pools.into_iter().find(|pool| Some(u64::from(pool.id)) == socket.pool_id());
             assert_eq!(pool.unwrap().ifindex, Some(links[at]));
         }

@@ -165,21 +165,21 @@ fn addresses_and_prefixes() {
 #[test]
 fn extension_headers_are_skipped_up_to_six() {
     skip_programs("extension_headers_are_skipped_up_to_six");
-    let of = |first: u8, headers: &[Vec<u8>]| {
+    let packet = |first: u8, headers: &[Vec<u8>]| {
         frame(&[], 0x86dd, &ip6("fd00::1", "fd00::2", first, &headers.concat(), &udp(53, 5353)))
     };
-    let plain = of(17, &[]);
+    let plain = packet(17, &[]);
     // Of 8 bytes, of 24, authentication of 12, and the longest.
     let chain =
-        of(0, &[extension(60, 8), extension(43, 24), extension(51, 8), crafted::authentication(17, 12)]);
-    let long = of(60, &[extension(17, 2048)]);
+        packet(0, &[extension(60, 8), extension(43, 24), extension(51, 8), crafted::authentication(17, 12)]);
+    let long = packet(60, &[extension(17, 2048)]);
     let six: Vec<_> = [60, 60, 60, 60, 60, 17].map(|next| extension(next, 8)).into();
     let seven: Vec<_> = [60, 60, 60, 60, 60, 60, 17].map(|next| extension(next, 8)).into();
-    let (six, seven) = (of(0, &six), of(0, &seven));
-    let atomic = of(44, &[fragment6(17, 0)]);
-    let first = of(44, &[fragment6(17, 1)]);
-    let later = of(44, &[fragment6(17, 0x10)]);
-    let first_behind = of(0, &[extension(44, 8), fragment6(60, 1), extension(17, 16)]);
+    let (six, seven) = (packet(0, &six), packet(0, &seven));
+    let atomic = packet(44, &[fragment6(17, 0)]);
+    let first = packet(44, &[fragment6(17, 1)]);
+    let later = packet(44, &[fragment6(17, 0x10)]);
+    let first_behind = packet(0, &[extension(44, 8), fragment6(60, 1), extension(17, 16)]);
     for text in ["udp", "port 53", "dst port 5353", "ip6 proto udp", "ip6 and portrange 50-60"] {
         assert_takes(text, &[&plain, &chain, &long, &six, &atomic, &first, &first_behind], &[&seven, &ARP]);
     }

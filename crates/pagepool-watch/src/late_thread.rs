@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn a_pair_of_interfaces_has_more_queues_if_both_have() {
-        let of = |used, both| MoreQueues::of("x", used, both);
-        let (no, unused, addable) = (of(1, (1, 1)), of(1, (2, 2)), of(1, (1, 2)));
+        let more_queues = |used, both| MoreQueues::of("x", used, both);
+        let (no, unused, addable) = (more_queues(1, (1, 1)), more_queues(1, (2, 2)), more_queues(1, (1, 2)));
         assert_eq!([unused.and(no), no.and(addable), unused.and(unused)], [no, no, unused]);
         assert_eq!([unused.and(addable), addable.and(unused)], [addable, addable]);
     }

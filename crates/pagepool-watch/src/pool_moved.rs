@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     fn starved_counts_missing_buffers_once_and_no_full_rings() {
-        let of = |counters: &[(&str, u64)]| {
+        let lost = |counters: &[(&str, u64)]| {
             starved(&counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect::<Vec<_>>())
         };
         let copy = [("rx_no_buffer", 9), ("rx_dropped", 7), ("rx_ring_full", 2), ("rx_fill_ring_empty", 7)];
-        assert_eq!(of(&copy), 7);
+        assert_eq!(lost(&copy), 7);
         let zero_copy = [("rx_no_buffer", 2), ("rx_ring_full", 2), ("rx_fill_ring_empty", 5_000)];
-        assert_eq!(of(&zero_copy), 0, "the driver's attempts");
-        assert_eq!(of(&[("rx_no_buffer", 3)]), 3, "a NIC in memory");
-        assert_eq!(of(&[]), 0, "a port");
+        assert_eq!(lost(&zero_copy), 0, "the driver's attempts");
+        assert_eq!(lost(&[("rx_no_buffer", 3)]), 3, "a NIC in memory");
+        assert_eq!(lost(&[]), 0, "a port");
     }
 }

@@ -85,18 +85,25 @@ mod tests {
 
     #[test]
     fn a_filter_is_not_taken_for_a_limit_nor_a_limit_for_a_filter() {
-        let of = |call, errno| remedy(call, &io::Error::from_raw_os_error(errno)).unwrap_or("the caller's");
+        let remedy_for =
+            |call, errno| remedy(call, &io::Error::from_raw_os_error(errno)).unwrap_or("the caller's");
         for call in ["clone", "eventfd", "fcntl(F_DUPFD_CLOEXEC)", "madvise(MADV_DONTFORK)", "mmap", "bpf(X)"]
         {
-            assert!(of(call, EPERM).contains("seccomp") && of(call, ENOSYS).contains("seccomp"), "{call}");
-            assert!(of(call, EMFILE).contains("RLIMIT_NOFILE") && of(call, ENFILE).contains("file-max"));
+            assert!(
+                remedy_for(call, EPERM).contains("seccomp") && remedy_for(call, ENOSYS).contains("seccomp"),
+                "{call}"
+            );
+            assert!(
+                remedy_for(call, EMFILE).contains("RLIMIT_NOFILE")
+                    && remedy_for(call, ENFILE).contains("file-max")
+            );
         }
         assert!(
-            of("clone", EAGAIN).contains("RLIMIT_NPROC")
-                && of("bpf(X)", ENOMEM).contains("memory.max")
-                && of("eventfd", ENOMEM).contains("memory.max")
+            remedy_for("clone", EAGAIN).contains("RLIMIT_NPROC")
+                && remedy_for("bpf(X)", ENOMEM).contains("memory.max")
+                && remedy_for("eventfd", ENOMEM).contains("memory.max")
         );
-        assert!(of("madvise(MADV_DONTFORK)", ENOMEM).contains("max_map_count"));
+        assert!(remedy_for("madvise(MADV_DONTFORK)", ENOMEM).contains("max_map_count"));
         let own = [
             ("madvise(MADV_POPULATE_WRITE)", ENOMEM),
             ("mlock", EPERM),
@@ -105,7 +112,7 @@ mod tests {
             ("mmap", ENOMEM),
             ("mmap", 22),
         ];
-        assert!(own.iter().all(|&(call, errno)| of(call, errno) == "the caller's"));
+        assert!(own.iter().all(|&(call, errno)| remedy_for(call, errno) == "the caller's"));
         assert_eq!(remedy("open", &io::ErrorKind::UnexpectedEof.into()), None);
     }
 }

@@ -101,17 +101,17 @@ mod tests {
 
     #[test]
     fn a_share_is_of_all_packets_and_has_its_places() {
-        let of = |packets, places: &[(&'static str, u64)]| {
+        let summary = |packets, places: &[(&'static str, u64)]| {
             LossShare::new(packets, places.to_vec(), NO_LIMIT).summary()
         };
-        assert_eq!(of(0, &[("transmit", 0)]), None);
-        assert_eq!(of(2000, &[("transmit", 0)]).unwrap(), "no packet of 2,000 was lost");
-        let echo = of(203_841, &[("no buffer", 60_000), ("transmit", 40_000), ("no buffer", 5_985)]);
+        assert_eq!(summary(0, &[("transmit", 0)]), None);
+        assert_eq!(summary(2000, &[("transmit", 0)]).unwrap(), "no packet of 2,000 was lost");
+        let echo = summary(203_841, &[("no buffer", 60_000), ("transmit", 40_000), ("no buffer", 5_985)]);
         assert_eq!(echo.unwrap(), "52.0 % of 203,841 packets were lost (no buffer 32.4 %, transmit 19.6 %)");
-        let few = of(1_000_000, &[("transmit", 1)]).unwrap();
+        let few = summary(1_000_000, &[("transmit", 1)]).unwrap();
         assert_eq!(few, "under 0.1 % of 1,000,000 packets were lost (transmit under 0.1 %)");
-        assert!(of(1_000_000, &[("x", 999_999)]).unwrap().starts_with("over 99.9 % of"));
-        assert!(of(3, &[("x", 5)]).unwrap().starts_with("100.0 % of 5"), "counts of several moments");
+        assert!(summary(1_000_000, &[("x", 999_999)]).unwrap().starts_with("over 99.9 % of"));
+        assert!(summary(3, &[("x", 5)]).unwrap().starts_with("100.0 % of 5"), "counts of several moments");
     }
 
     #[test]

@@ -419,9 +419,9 @@ mod tests {
         let all: Vec<u8> =
             [5, 0, 60].iter().flat_map(|&len| [&record(len)[..], &vec![7; len]].concat()).collect();
         for cut in 0..=all.len() {
-            let of = |most| whole_records(&all[..cut], &all[cut..], most);
-            assert_eq!(of(usize::MAX), (3, all.len()), "{cut}");
-            assert_eq!((of(20), of(all.len() - 1)), ((0, 0), (2, 21 + 16)), "{cut}");
+            let counted = |most| whole_records(&all[..cut], &all[cut..], most);
+            assert_eq!(counted(usize::MAX), (3, all.len()), "{cut}");
+            assert_eq!((counted(20), counted(all.len() - 1)), ((0, 0), (2, 21 + 16)), "{cut}");
         }
         assert_eq!(whole_records(&[], &[], usize::MAX), (0, 0));
     }

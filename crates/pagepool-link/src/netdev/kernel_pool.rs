@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(orphan.detached_at, Some(Duration::from_secs(4711)));
         let just_now = KernelPagePool { detached_at: Some(since_boot()), ..KernelPagePool::default() };
         assert!(just_now.detached_for().is_some_and(|time| time < Duration::from_secs(60)), "{just_now:?}");
-        let of = |fill: &dyn Fn(&mut Request)| {
+        let provider = |fill: &dyn Fn(&mut Request)| {
             let mut pool = answer(5);
             fill(pool.number(1, 1));
             read(&mut pool, KernelPagePool::parse).unwrap().provider
@@ -213,7 +213,7 @@ mod tests {
             pool.nest(nested(8), |_| ());
         };
         assert_eq!(
-            (of(&dma_buf), of(&uring)),
+            (provider(&dma_buf), provider(&uring)),
             (Some(KernelPoolProvider::DmaBuf(6)), Some(KernelPoolProvider::IoUring))
         );
     }

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn only_calls_that_require_a_capability_name_it() {
-        let of = |call, errno| {
+        let remedy_for = |call, errno| {
             remedy(call, &io::Error::from_raw_os_error(errno)).unwrap_or_else(|| "the caller's".into())
         };
         for (call, name) in [
@@ -59,12 +59,12 @@ mod tests {
             ("setns", "CAP_SYS_ADMIN"),
             ("make", "CAP_NET_ADMIN"),
         ] {
-            assert!(of(call, errno::EPERM).contains(name), "{call}");
-            assert!(of(call, libc::EMFILE).contains("RLIMIT_NOFILE"), "{call}");
-            assert!(of(call, errno::EINVAL) == "the caller's", "{call}");
+            assert!(remedy_for(call, errno::EPERM).contains(name), "{call}");
+            assert!(remedy_for(call, libc::EMFILE).contains("RLIMIT_NOFILE"), "{call}");
+            assert!(remedy_for(call, errno::EINVAL) == "the caller's", "{call}");
         }
         for call in ["setsockopt(XDP_UMEM_REG)", "eventfd", "fcntl(F_DUPFD_CLOEXEC)", "socket"] {
-            let said = of(call, errno::EPERM);
+            let said = remedy_for(call, errno::EPERM);
             assert!(said.contains("seccomp") && !said.contains("CAP_"), "{said}");
         }
     }

@@ -16,7 +16,7 @@ use provoke::Fired;
 
 /// The notes of this program that are the pool's.
 fn own_notes() -> Vec<Note> {
-    notes::of(&std::fs::read("/proc/self/exe").unwrap(), "pagepool")
+    notes::parse(&std::fs::read("/proc/self/exe").unwrap(), "pagepool")
 }
 
 fn number_of_args() -> BTreeMap<String, usize> {

@@ -12,7 +12,7 @@ pub struct Note {
 }
 
 /// The notes of a provider. The file is one of this machine's kind, for programs or libraries.
-pub fn of(file: &[u8], provider: &str) -> Vec<Note> {
+pub fn parse(file: &[u8], provider: &str) -> Vec<Note> {
     assert!(file.starts_with(b"\x7fELF\x02\x01"), "a 64-bit file, lowest byte first");
     let sections = headers(file, [0x28, 0x3a, 0x3c]);
     let names = offset_and_size(sections[usize::from(half(file, 0x3e))]);

@@ -202,15 +202,15 @@ mod tests {
     #[test]
     fn waste_is_what_the_sizes_leave_over() {
         let rows = run(Plan { repeats: 1, buffers: 4096 }).expect("64 MiB of addresses").results;
-        let of =
+        let waste =
             |mtu, storage| rows.iter().find(|r| r.mtu == mtu && r.storage == storage).map(|r| r.wasted_bytes);
-        assert_eq!(of(1500, "pages"), Some(2006.0));
-        assert_eq!(of(8000, "pages"), Some(3698.0));
+        assert_eq!(waste(1500, "pages"), Some(2006.0));
+        assert_eq!(waste(8000, "pages"), Some(3698.0));
         let fifteenth = 32768.0 / 15.0 - 2090.0;
         let third = 32768.0 / 3.0 - 8590.0;
         for storage in ["fragments", "page_frag"] {
-            assert!(of(1500, storage).is_some_and(|waste| (waste - fifteenth).abs() < 1e-6));
-            assert!(of(8000, storage).is_some_and(|waste| (waste - third).abs() < 1e-6));
+            assert!(waste(1500, storage).is_some_and(|waste| (waste - fifteenth).abs() < 1e-6));
+            assert!(waste(8000, storage).is_some_and(|waste| (waste - third).abs() < 1e-6));
         }
         assert_eq!(rows.len(), 4 * 5);
     }

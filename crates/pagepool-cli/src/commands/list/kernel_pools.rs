@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    fn look() -> KernelLook {
+    fn empty_look() -> KernelLook {
         let (pools, names) = (Vec::new(), HashMap::from([(2, "eth0".to_owned())]));
         KernelLook { taken: Instant::now(), pools, names, has_stats: true }
     }
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_pool_has_a_row_its_counters_and_an_object() {
-        let look = look();
+        let look = empty_look();
         let live = pool(|pool| {
             (pool.id, pool.ifindex, pool.napi) = (18, Some(2), Some(8193));
             (pool.inflight, pool.inflight_bytes) = (2048, 8 << 20);
@@ -176,7 +176,7 @@ mod tests {
             (stats.alloc_fast, stats.recycle_ring) = (fast, ring);
             pool(|pool| (pool.id, pool.stats) = (18, Some(stats)))
         };
-        let at = |pool| KernelLook { pools: vec![pool], ..look() };
+        let at = |pool| KernelLook { pools: vec![pool], ..empty_look() };
         let (before, now) = (at(counted(100, 0)), at(counted(200, 100)));
         let recycled = |earlier| lines(&now, earlier)[1].text.clone();
         assert!(recycled(None).ends_with(" 50.0 %"), "{}", recycled(None));
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn what_a_pool_has_not_is_not_there() {
         let orphan = pool(|pool| (pool.id, pool.detached_at) = (7, Some(std::time::Duration::ZERO)));
-        let look = look();
+        let look = empty_look();
         let listed = ListedPool { pool: &orphan, look: &look };
         let [_, interface, napi, .., detached, recycled] = listed.cells(None);
         assert_eq!((&*interface, &*napi, &*recycled), ("removed", "-", "-"));

@@ -286,12 +286,12 @@ mod tests {
 
     #[test]
     fn chunks_that_a_card_keeps_have_more_pages() {
-        let of = |mode, chunk| {
+        let pages = |mode, chunk| {
             let needs = SocketNeeds { mode, chunk, hardware_ring: 2048, ..SocketSizes::of_mtu(1500).needs };
             SocketSizes::new(needs).unwrap().pages
         };
-        assert_eq!(of(XskMode::Copy, 2048), of(XskMode::Copy, 4096));
-        assert_eq!(of(XskMode::ZeroCopy, 2048), of(XskMode::ZeroCopy, 4096) + 3 * 2048);
+        assert_eq!(pages(XskMode::Copy, 2048), pages(XskMode::Copy, 4096));
+        assert_eq!(pages(XskMode::ZeroCopy, 2048), pages(XskMode::ZeroCopy, 4096) + 3 * 2048);
     }
 
     #[test]

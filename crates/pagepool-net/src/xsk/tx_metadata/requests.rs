@@ -135,19 +135,19 @@ mod tests {
 
     #[test]
     fn a_driver_with_fragments_has_only_checksums_it_computes() {
-        let of = |name: &str, kernel, mode, computes| {
+        let has = |name: &str, kernel, mode, computes| {
             let driver = DriverOf { name: name.into(), queues: 1, kernel };
             features_of_copies(TxFeatures::default(), &driver, mode, || computes)
                 .map(|features| (features.checksum, features.timestamp))
         };
         use TxMetadataMode::{On, SoftwareChecksum};
         for mode in [On, SoftwareChecksum] {
-            assert_eq!(of("veth", (6, 18), mode, false).unwrap(), (true, true));
-            assert_eq!(of("virtio_net", (6, 12), mode, true).unwrap(), (false, false));
+            assert_eq!(has("veth", (6, 18), mode, false).unwrap(), (true, true));
+            assert_eq!(has("virtio_net", (6, 12), mode, true).unwrap(), (false, false));
         }
-        assert_eq!(of("virtio_net", (6, 18), On, true).unwrap(), (true, true));
-        assert_eq!(of("virtio_net", (7, 3), On, false).unwrap(), (false, true));
-        let refused = of("virtio_net", (6, 18), SoftwareChecksum, true).unwrap_err().to_string();
+        assert_eq!(has("virtio_net", (6, 18), On, true).unwrap(), (true, true));
+        assert_eq!(has("virtio_net", (7, 3), On, false).unwrap(), (false, true));
+        let refused = has("virtio_net", (6, 18), SoftwareChecksum, true).unwrap_err().to_string();
         assert!(refused.contains("must be On with virtio_net"), "{refused}");
     }
 }

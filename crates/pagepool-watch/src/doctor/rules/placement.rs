@@ -323,13 +323,13 @@ mod tests {
         ];
         let interrupt = |name: &&str| InterruptEvidence { name: (*name).into(), ..Default::default() };
         let link = LinkEvidence { interrupts: names.iter().map(interrupt).collect(), ..Default::default() };
-        let of = |queue: &str| {
+        let names_of = |queue: &str| {
             let mut socket = EntryEvidence::default();
             socket.set("queue", queue);
             of_queue(&link, &socket).map(|of| of.name.clone()).collect::<Vec<_>>()
         };
         assert_eq!(
-            (of("0"), of("10"), of("1"), of("7")),
+            (names_of("0"), names_of("10"), names_of("1"), names_of("7")),
             (
                 vec!["virtio2-input.0".into()],
                 vec!["eth0-TxRx-10".into()],

@@ -75,15 +75,18 @@ mod tests {
 
     #[test]
     fn a_pool_has_what_it_did_between_the_looks() {
-        let look = |fast| {
+        let counted = |fast| {
             let (mut pool, mut stats) = (KernelPagePool::default(), KernelPoolStats::default());
             stats.alloc_fast = fast;
             (pool.id, pool.ifindex, pool.inflight, pool.stats) = (18, Some(2), 64, Some(stats));
             pool
         };
-        let of = moved(&look(150), Some(&look(100)), Some("eth0"));
-        assert_eq!((of.moved.alloc_fast, of.interface.as_deref(), of.is_old), (50, Some("eth0"), true));
-        let new = moved(&look(150), None, None);
+        let evidence = moved(&counted(150), Some(&counted(100)), Some("eth0"));
+        assert_eq!(
+            (evidence.moved.alloc_fast, evidence.interface.as_deref(), evidence.is_old),
+            (50, Some("eth0"), true)
+        );
+        let new = moved(&counted(150), None, None);
         assert_eq!((new.moved.alloc_fast, new.interface, new.is_old), (0, None, false));
     }
 }
