@@ -41,7 +41,7 @@ enum VethPeer {
     /// Its index there, and clients of that namespace.
     Elsewhere(u32, Box<Elsewhere>),
     /// The owner in its faults.
-    Hidden(OffloadOwner),
+    Hidden(Box<OffloadOwner>),
 }
 
 /// The offloads that falsify what arrives at a link of the clients' namespace, for a program in this mode.
@@ -178,14 +178,14 @@ impl VethPeer {
     fn elsewhere(netlink: &mut Netlink, at: LinkElsewhere) -> Self {
         let namespace = match OtherNamespace::find(netlink, at.namespace) {
             Ok(namespace) => namespace,
-            Err(why) => return Self::Hidden(OffloadOwner::hidden_peer(None, why)),
+            Err(why) => return Self::Hidden(OffloadOwner::hidden_peer(None, why).into()),
         };
         match Elsewhere::open(namespace.clone()) {
             Ok(there) => Self::Elsewhere(at.index, Box::new(there)),
             Err(error) => {
                 let link = netlink.link_elsewhere(at).ok().flatten();
                 let place = link.map(|link| (link, namespace));
-                Self::Hidden(OffloadOwner::hidden_peer(place, error.to_string()))
+                Self::Hidden(OffloadOwner::hidden_peer(place, error.to_string()).into())
             }
         }
     }
@@ -204,7 +204,7 @@ impl VethPeer {
                 (clients.netlink.link_at(*index)?, Some(namespace), &clients.ethtool)
             }
             Self::Hidden(owner) => {
-                return OffloadFault::query(ethtool, link, owner.clone(), &Offload::OF_SENDER);
+                return OffloadFault::query(ethtool, link, (**owner).clone(), &Offload::OF_SENDER);
             }
         };
         let owner = match there {
