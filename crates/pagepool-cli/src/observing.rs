@@ -8,4 +8,3 @@ pub mod metrics_text;
 pub mod options;
 pub mod overview;
 pub mod selection;
-pub mod table;

@@ -1,4 +1,4 @@
-//! What a command prints, and where: numbers, errors, JSON, live tables, the verdict, the exit status,
+//! What a command prints, and where: numbers, errors, JSON, tables, the verdict, the exit status,
 //! messages for a service manager; and the terminals that show it. Nothing here knows what is measured.
 
 pub(crate) mod colour;
@@ -7,20 +7,21 @@ pub(crate) mod exit_status;
 mod figure_options;
 pub(crate) mod holders;
 mod json;
-mod live_table;
+mod live_line;
 mod loss;
 mod number;
 mod option_groups;
 pub mod output;
 mod service_manager;
+pub mod table;
 mod terminal;
 mod verdict;
 
 pub(crate) use colour::Colour;
 pub use error::{error_chain, in_words, no_thread};
-pub use figure_options::{FigureOptions, OutputForm, run_seconds};
+pub use figure_options::{FigureOptions, JsonForm, run_seconds};
 pub use json::{json_line, object, print_json};
-pub use live_table::{LiveLine, LiveTable};
+pub use live_line::LiveLine;
 pub use loss::{LossLimit, LossShare};
 pub use number::{count_of, grouped, in_range, per_second, ranges, read_count, without_zeros};
 pub(crate) use option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};

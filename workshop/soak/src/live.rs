@@ -6,30 +6,29 @@ use std::time::Duration;
 use crate::counts::PeerCounts;
 use crate::holdings::Holdings;
 use crate::schedule::Schedule;
-use pagepool_cli::report::{FigureOptions, LiveTable, OutputForm, Verdict, grouped, object};
+use pagepool_cli::report::table::Table;
+use pagepool_cli::report::{FigureOptions, Verdict, grouped, object};
 use pagepool_cli::traffic::figures::{ExtraCounts, JsonLines, QueueName};
-use pagepool_cli::traffic::{Sample, Trigger, figures};
+use pagepool_cli::traffic::{Sample, Trigger, figures, sum};
 
 const STATS_EVERY: u64 = 5;
 
+const HEAD: [&str; 12] = [
+    "time",
+    "packets/s",
+    "arrived",
+    "damaged",
+    "rx",
+    "tx",
+    "in_use",
+    "slow",
+    "flaps",
+    "kills",
+    "outage",
+    "MiB",
+];
 /// Lines have at most 80 characters.
-const TABLE: LiveTable<12> = LiveTable {
-    head: [
-        "time",
-        "packets/s",
-        "arrived",
-        "damaged",
-        "rx",
-        "tx",
-        "in_use",
-        "slow",
-        "flaps",
-        "kills",
-        "outage",
-        "MiB",
-    ],
-    widths: [5, 9, 11, 7, 4, 4, 6, 4, 5, 5, 6, 3],
-};
+const WIDTHS: [usize; 12] = [5, 9, 11, 7, 4, 4, 6, 4, 5, 5, 6, 3];
 
 const LEGEND: &str = "\
 rx and tx: pages at the sockets. in_use: held by the forwarder. slow: calls
@@ -44,6 +43,7 @@ pub struct SoakFigures {
     due: Duration,
     at: Duration,
     arrived: u64,
+    table: Table,
     /// Until it is shown.
     head: Option<String>,
     /// Replaces the table for programs.
@@ -68,16 +68,15 @@ impl SoakFigures {
             "Two peers send at full speed for {seconds} s. An interface goes down every {flap_every} s, and \
              a peer is killed every {kill_every} s."
         ));
-        let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
-            let names = ["near0", "near1"].map(|name| QueueName { interface: name.into(), queue: 0 });
-            let what = [("seconds", seconds), ("flap_every", flap_every), ("kill_every", kill_every)];
-            let mut what = object(what);
-            what.insert("mode".into(), mode.into());
-            JsonLines::begin("soak", names.to_vec(), &warm.ports, what)
-        });
-        let (every, head) = (options.every(STATS_EVERY), format!("{LEGEND}\n\n{}", TABLE.head()));
+        let names = ["near0", "near1"].map(|name| QueueName { interface: name.into(), queue: 0 }).to_vec();
+        let what = [("seconds", seconds), ("flap_every", flap_every), ("kill_every", kill_every)];
+        let what = what.map(|(key, value)| (key, value.into())).into_iter().chain([("mode", mode.into())]);
+        let json_lines = JsonLines::begin(options, "soak", names, &warm.ports, what);
+        let table = Table::of_numbers(HEAD, WIDTHS);
+        let (every, head) = (options.every(STATS_EVERY), format!("{LEGEND}\n\n{}", table.head()));
         let (due, at, arrived) = (Duration::ZERO, Duration::ZERO, 0);
-        let mut figures = Self { options, every, warm, due, at, arrived, head: Some(head), json_lines };
+        let mut figures =
+            Self { options, every, warm, due, at, arrived, table, head: Some(head), json_lines };
         if every.is_some() {
             figures.show_head();
         }
@@ -107,7 +106,7 @@ impl SoakFigures {
         }
         self.show_head();
         let cells = self.cells(&now);
-        self.options.row(&TABLE.row(&cells));
+        self.options.row(&self.table.row(cells));
     }
 
     /// Prints the verdict, and returns the status.
@@ -126,17 +125,17 @@ impl SoakFigures {
         let arrived = peers.iter().map(|peer| peer.arrived).sum();
         let seconds = at.saturating_sub(self.at).as_secs_f64().max(1e-3); // asked for twice at once
         let rate = (arrived - self.arrived) as f64 / seconds;
-        let pages = figures::page_locations(&sample.ports);
+        let ports = &sample.ports;
         (self.at, self.arrived) = (at, arrived);
         [
             format!("{}s", at.as_secs()),
             grouped(rate as u64),
             grouped(arrived),
             peers.iter().map(|peer| peer.damaged + peer.again).sum::<u64>().to_string(),
-            pages.rx.to_string(),
-            pages.tx.to_string(),
-            pages.in_use.to_string(),
-            figures::slow(&self.warm.ports, &sample.ports).to_string(),
+            sum(ports, |at| at.nic.in_rx).to_string(),
+            sum(ports, |at| at.nic.in_tx).to_string(),
+            figures::in_use(ports).to_string(),
+            figures::slow(&self.warm.ports, ports).to_string(),
             flaps.to_string(),
             kills.to_string(),
             outage.as_millis().to_string(),

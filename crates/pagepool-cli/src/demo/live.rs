@@ -8,10 +8,11 @@ use pagepool_link::TcpTransfer;
 use serde_json::{Map, Value};
 
 use super::outcome::DemoResult;
-use crate::report::{FigureOptions, LiveTable, LossLimit, OutputForm, Verdict, per_second};
+use crate::report::table::Table;
+use crate::report::{FigureOptions, LossLimit, Verdict, per_second};
 use crate::signals::Signals;
 use crate::traffic::figures::{ExtraCounts, JsonLines, QueueName, losses};
-use crate::traffic::{PortSample, Sample, SharedState, Trigger, Watch, figures};
+use crate::traffic::{PortSample, Sample, SharedState, Trigger, Watch, figures, sum};
 
 /// Seconds between two lines.
 const STATS_EVERY: u64 = 1;
@@ -30,7 +31,7 @@ pub struct DemoFigures<'a> {
     view: &'a DemoView<'a>,
     warm: Sample,
     before: Snapshot,
-    table: LiveTable<COLUMNS>,
+    table: Table,
     /// The legend and the heads of the table, until they are printed.
     head: Option<String>,
     /// JSON lines, which replace the table.
@@ -52,13 +53,9 @@ impl<'a> DemoFigures<'a> {
     pub fn begin(view: &'a DemoView<'a>, warm: Sample, title: DemoTitle) -> Self {
         let options = view.options;
         options.print(&title.line);
-        let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
-            let name = |interface: &str| QueueName { interface: interface.into(), queue: 0 };
-            let fields = title.fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-            JsonLines::begin("demo", title.interfaces.map(name).to_vec(), &warm.ports, fields)
-        });
-        let widths = if title.has_transfer { WITH_TRANSFER } else { WIDTHS };
-        let table = LiveTable { head: HEAD, widths };
+        let names = title.interfaces.map(|name| QueueName { interface: name.into(), queue: 0 }).to_vec();
+        let json_lines = JsonLines::begin(options, "demo", names, &warm.ports, title.fields);
+        let table = Table::of_numbers(HEAD, if title.has_transfer { WITH_TRANSFER } else { WIDTHS });
         let head = Some(format!("{LEGEND}\n\n{}", table.head()));
         let before = Snapshot { sample: warm.clone(), ..Snapshot::default() };
         let mut figures = Self { view, warm, before, table, head, json_lines };
@@ -102,7 +99,7 @@ impl<'a> DemoFigures<'a> {
             Some(lines) => lines.figures(trigger, now.at, now.sample.ports.clone(), Some(now.beside())),
             None => {
                 self.show_head();
-                let row = self.table.row(&cells(&self.before, &now, &self.warm));
+                let row = self.table.row(cells(&self.before, &now, &self.warm));
                 self.view.options.row(&row);
             }
         }
@@ -171,17 +168,17 @@ fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] 
     let took = now.at.saturating_sub(before.at).as_secs_f64().max(1e-3); // two requests at once
     let rate = |new: u64, old: u64| per_second(new.saturating_sub(old), took);
     let ports = &now.sample.ports;
-    let pages = figures::page_locations(ports);
+    let pages = |of: fn(&PortSample) -> u64| sum(ports, of).to_string();
     [
         format!("{}s", now.at.as_secs()),
         format!("{:.2}", (now.bytes - before.bytes) as f64 * 8e-9 / took),
         rate(now.arrived, before.arrived),
-        pages.cache.to_string(),
-        pages.lanes.to_string(),
-        pages.ring.to_string(),
-        pages.rx.to_string(),
-        pages.tx.to_string(),
-        pages.in_use.to_string(),
+        pages(|at| at.pool.1.cache),
+        pages(|at| at.pool.1.lanes + at.pool.1.uncollected),
+        pages(|at| at.pool.1.ring),
+        pages(|at| at.nic.in_rx),
+        pages(|at| at.nic.in_tx),
+        figures::in_use(ports).to_string(),
         format!("{:.2}%", figures::recycled_percent(&warm.ports, ports).unwrap_or(0.0)),
         figures::slow(&warm.ports, ports).to_string(),
         rate(lost(ports), lost(&before.sample.ports)),

@@ -9,16 +9,16 @@ use pagepool_watch::commands::{bytes, recycled_of};
 use pagepool_watch::{Life, Observation, PoolMoved, PoolView, ProcessView};
 
 use super::look::{ago, is_alive, percent, places};
-use super::table::{FittedTable, ListColumn, fitted, number, rate, text};
+use crate::report::table::{Table, TableColumn, fitted, number, rate, text};
 use crate::report::{LiveLine, Terminal, grouped, width};
 
 /// The columns of a single look, and of repeated looks. A row has at most 79 characters on 80 columns.
-const COLUMNS: [[ListColumn; 10]; 2] = [columns("ever%", "slow"), columns("recyc%", "slow/s")];
+const COLUMNS: [[TableColumn; 10]; 2] = [columns("ever%", "slow"), columns("recyc%", "slow/s")];
 
-const fn columns(recycled: &'static str, slow: &'static str) -> [ListColumn; 10] {
+const fn columns(recycled: &'static str, slow: &'static str) -> [TableColumn; 10] {
     [
         number("id", 4),
-        ListColumn { grows: true, ..text("pool", 0) },
+        TableColumn { grows: true, ..text("pool", 0) },
         number("if", 4),
         text("thread", 9),
         number("inflight", 8),
@@ -38,7 +38,7 @@ pub fn lines(
 ) -> Vec<LiveLine> {
     let pools = selected.iter().flat_map(|process| &process.pools);
     let longest = pools.map(|pool| width(&pool.name)).max().unwrap_or(0);
-    let table = FittedTable::fitted(&COLUMNS[usize::from(before.is_some())], longest, terminal);
+    let table = Table::fitted(&COLUMNS[usize::from(before.is_some())], longest, terminal);
     let mut lines = Vec::new();
     for process in selected {
         lines.push(title(look, process));
@@ -97,7 +97,7 @@ fn since_look(moved: Option<PoolMoved>) -> RowFigures {
     (moved.and_then(|moved| moved.recycled()), rate(slow, 6))
 }
 
-fn row(table: &FittedTable, look: &Observation, pool: &PoolView, (recycled, slow): RowFigures) -> LiveLine {
+fn row(table: &Table, look: &Observation, pool: &PoolView, (recycled, slow): RowFigures) -> LiveLine {
     let ago = |time| {
         let time = look.at.duration_since(time).unwrap_or_default();
         format!("{} s", time.as_secs())

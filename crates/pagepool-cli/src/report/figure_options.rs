@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::live_table::LiveLine;
+use super::live_line::LiveLine;
 use super::number::in_range;
 use super::option_groups::OUTPUT;
 use super::output;
@@ -21,7 +21,7 @@ pub struct FigureOptions {
     /// all keys.
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "end", hide_possible_values = true, help_heading = OUTPUT)]
-    json: Option<JsonForm>,
+    pub json: Option<JsonForm>,
     /// Time between figures; 0: none [default: 1]
     ///
     /// With --json=end the default is 0, and figures go to standard error. SIGUSR1 prints the figures at
@@ -30,72 +30,53 @@ pub struct FigureOptions {
     stats_every: Option<u64>,
 }
 
-/// The values of `--json`.
+/// The values of `--json`. Without one, a run prints lines for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum JsonForm {
+pub enum JsonForm {
     End,
     Lines,
 }
 
-/// The form that a run prints in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutputForm {
-    /// Lines for people.
-    People,
-    /// One JSON object at the end.
-    Json,
-    /// JSON objects during the whole run.
-    JsonLines,
-}
-
 impl FigureOptions {
-    pub fn form(&self) -> OutputForm {
-        match self.json {
-            Some(JsonForm::End) => OutputForm::Json,
-            Some(JsonForm::Lines) => OutputForm::JsonLines,
-            None => OutputForm::People,
-        }
-    }
-
     /// Whether standard output may have nothing but JSON objects.
     pub fn is_json(&self) -> bool {
-        self.form() != OutputForm::People
+        self.json.is_some()
     }
 
     /// The time between two prints of figures, or `None`. `usual`: the default, in seconds.
     pub fn every(&self, usual: u64) -> Option<Duration> {
-        let default = if self.form() == OutputForm::Json { 0 } else { usual };
+        let default = if self.json == Some(JsonForm::End) { 0 } else { usual };
         let seconds = self.stats_every.unwrap_or(default);
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
     /// Prints text for people. With --json=end it goes to standard error, and only if --stats-every is given.
     pub fn print(&self, text: &dyn Display) {
-        match (self.form(), self.stats_every) {
-            (OutputForm::People, _) => output::line(text),
-            (OutputForm::Json, Some(_)) => output::beside_json(text),
-            (OutputForm::Json, None) | (OutputForm::JsonLines, _) => {}
+        match (self.json, self.stats_every) {
+            (None, _) => output::line(text),
+            (Some(JsonForm::End), Some(_)) => output::beside_json(text),
+            _ => {}
         }
     }
 
     /// Prints a row of figures: when it is due, or on SIGUSR1.
     pub fn row(&self, text: &dyn Display) {
-        match self.form() {
-            OutputForm::People => output::line(text),
-            OutputForm::Json => output::beside_json(text),
-            OutputForm::JsonLines => {}
+        match self.json {
+            None => output::line(text),
+            Some(JsonForm::End) => output::beside_json(text),
+            Some(JsonForm::Lines) => {}
         }
     }
 
     /// Shows a block of figures: when it is due, or on SIGUSR1.
     pub fn show(&self, lines: &[LiveLine]) {
-        match self.form() {
-            OutputForm::People => output::live(lines),
-            OutputForm::Json => {
+        match self.json {
+            None => output::live(lines),
+            Some(JsonForm::End) => {
                 let lines: Vec<_> = lines.iter().map(|line| &*line.text).collect();
                 output::beside_json(lines.join("\n       "));
             }
-            OutputForm::JsonLines => {}
+            Some(JsonForm::Lines) => {}
         }
     }
 }

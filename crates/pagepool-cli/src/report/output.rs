@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::colour::{Colour, paint};
 use super::exit_status;
-use super::live_table::LiveLine;
+use super::live_line::LiveLine;
 use super::terminal::{Terminal, fold, in_line, plain, width};
 
 /// Why standard output could not be written: at most once in a process.

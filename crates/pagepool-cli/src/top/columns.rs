@@ -6,7 +6,7 @@ use std::time::Duration;
 use pagepool_watch::commands::bytes;
 
 use super::rows::{RowRates, TopRow};
-use crate::observing::table::{fitted, rate};
+use crate::report::table::{cut, fitted, rate};
 use crate::report::width;
 
 pub struct TopColumn {
@@ -149,14 +149,6 @@ impl TopColumn {
             true => (self.order)(a, b),
             false => (self.order)(b, a),
         }
-    }
-}
-
-/// Cuts a long text, with an ellipsis.
-pub fn cut(text: &str, columns: usize) -> String {
-    match width(text) > columns {
-        true => text.chars().take(columns.saturating_sub(1)).chain((columns > 0).then_some('…')).collect(),
-        false => text.to_owned(),
     }
 }
 

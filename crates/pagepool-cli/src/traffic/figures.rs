@@ -20,32 +20,9 @@ use crate::traffic::{PortSample, sum};
 
 pub const PROOF: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageLocations {
-    /// In the owners' caches.
-    pub cache: u64,
-    /// Returned by other threads, not yet collected: in lanes, or counted as uncollected.
-    pub lanes: u64,
-    /// In the pools' rings.
-    pub ring: u64,
-    /// With the NICs, waiting for packets.
-    pub rx: u64,
-    /// With the NICs, being sent.
-    pub tx: u64,
-    /// In use by the process: in bursts, queues, and other threads.
-    pub in_use: u64,
-}
-
-pub fn page_locations(ports: &[PortSample]) -> PageLocations {
-    let [rx, tx] = [sum(ports, |at| at.nic.in_rx), sum(ports, |at| at.nic.in_tx)];
-    PageLocations {
-        cache: sum(ports, |at| at.pool.1.cache),
-        lanes: sum(ports, |at| at.pool.1.lanes + at.pool.1.uncollected),
-        ring: sum(ports, |at| at.pool.1.ring),
-        rx,
-        tx,
-        in_use: sum(ports, |at| at.pool.1.out).saturating_sub(rx + tx),
-    }
+/// Pages in use by the process: in bursts, queues, and other threads; not those that the NICs have.
+pub fn in_use(ports: &[PortSample]) -> u64 {
+    sum(ports, |at| at.pool.1.out).saturating_sub(sum(ports, |at| at.nic.in_rx + at.nic.in_tx))
 }
 
 /// What all pools have counted since the warm-up.
@@ -122,7 +99,7 @@ mod tests {
         let mut sample = [PortSample::default(); 2];
         (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
         sample[0].pool.1.out = 14;
-        assert_eq!(page_locations(&sample), PageLocations { rx: 5, tx: 7, in_use: 2, ..Default::default() });
+        assert_eq!(in_use(&sample), 2);
     }
 
     #[test]

@@ -5,17 +5,15 @@ use pagepool_watch::{KernelLook, KernelWatch};
 use serde_json::{Value, json};
 
 use crate::observing::options::Shown;
-use crate::report::{LiveLine, LiveTable, Terminal, grouped, in_words, object, without_zeros};
+use crate::report::table::Table;
+use crate::report::{LiveLine, Terminal, grouped, in_words, object, without_zeros};
 
-/// The tables of a single look, and of repeated looks. A row has at most 80 characters, unless the name of an
+/// The table of a single look, or of repeated looks. A row has at most 80 characters, unless the name of an
 /// interface is long.
-const TABLES: [LiveTable<7>; 2] = [table("ever%"), table("recyc%")];
-
-const fn table(recycled: &'static str) -> LiveTable<7> {
-    LiveTable {
-        head: ["id", "interface", "napi", "inflight", "memory", "detached", recycled],
-        widths: [6, 20, 8, 10, 12, 10, 8],
-    }
+fn table(is_repeated: bool) -> Table {
+    let recycled = if is_repeated { "recyc%" } else { "ever%" };
+    let heads = ["id", "interface", "napi", "inflight", "memory", "detached", recycled];
+    Table::of_numbers(heads, [6, 20, 8, 10, 12, 10, 8])
 }
 
 /// All page pools that the kernel names.
@@ -50,12 +48,12 @@ fn lines(look: &KernelLook, before: Option<&KernelLook>) -> Vec<LiveLine> {
         let none = "No page pools: no driver of an interface in this network namespace reports one.";
         return vec![LiveLine::plain(none.into())];
     }
-    let table = &TABLES[usize::from(before.is_some())];
+    let table = table(before.is_some());
     let mut lines = vec![table.head()];
     for pool in &look.pools {
         let earlier = before.and_then(|before| before.pools.iter().find(|other| other.id == pool.id));
         let listed = ListedPool { pool, look };
-        lines.push(table.row(&listed.cells(earlier)));
+        lines.push(table.row(listed.cells(earlier)));
         lines.extend(listed.details());
     }
     if !look.has_stats {
@@ -166,7 +164,8 @@ mod tests {
             (&"eth0".into(), &0.into()),
             "{json}"
         );
-        assert!(TABLES.iter().all(|of| of.row(&listed.cells(None)).len() <= 80 && of.head().len() <= 80));
+        let tables = [false, true].map(table);
+        assert!(tables.iter().all(|of| of.row(listed.cells(None)).len() <= 80 && of.head().len() <= 80));
     }
 
     #[test]

@@ -8,10 +8,10 @@ use ratatui::text::{Line, Span};
 use super::bar::bar;
 use super::theme::TopTheme;
 use crate::observing::look::{is_alive, nobody_publishes};
-use crate::observing::table::rate;
+use crate::report::table::{cut, rate};
 use crate::report::{Colour, grouped};
 use crate::top::app::{Prompt, TopApp};
-use crate::top::columns::{COLUMNS, FittedColumn, cut, fit};
+use crate::top::columns::{COLUMNS, FittedColumn, fit};
 use crate::top::rows::{PLACES, RowRates, TopRow};
 
 const BAR_HEAD: &str = "WHERE";

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
-use super::queue_figures::{NamedCounts, QueueFigures, total_period_rate};
+use super::queue_figures::{NamedCounts, fields, total_period_rate};
 use super::queue_name::QueueName;
-use crate::report::{Verdict, json_line, object, output};
+use crate::report::{FigureOptions, JsonForm, Verdict, json_line, object, output};
 use crate::traffic::{PortSample, Trigger};
 
 /// The kind of the last line.
@@ -38,22 +38,27 @@ pub struct JsonLines {
 
 impl JsonLines {
     /// Prints the first line, with `fields` that say what runs. `warm`: the counts at the end of the warm-up.
+    /// `None` if the options ask for another form.
     pub fn begin(
+        options: FigureOptions,
         command: &'static str,
         names: Vec<QueueName>,
         warm: &[PortSample],
-        fields: Map<String, Value>,
-    ) -> Self {
+        fields: impl IntoIterator<Item = (&'static str, Value)>,
+    ) -> Option<Self> {
+        if options.json != Some(JsonForm::Lines) {
+            return None;
+        }
         let before = vec![PortSample::default(); warm.len()]; // the totals include the warm-up
         let (warm, at) = (warm.to_vec(), Duration::ZERO);
         let lines = Self { command, names, warm, at, before, beside: NamedCounts::new() };
         let mut line = lines.head("first", Duration::ZERO);
         line.insert("version".into(), env!("CARGO_PKG_VERSION").into());
         line.insert("process".into(), std::process::id().into());
-        line.extend(fields);
+        line.extend(fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
         line.insert("queues".into(), lines.names.iter().map(named).collect());
         print(&line);
-        lines
+        Some(lines)
     }
 
     pub fn figures(
@@ -125,7 +130,7 @@ impl JsonLines {
             self.names.iter().zip(ports).filter(|(name, _)| of(name)).map(|(_, port)| *port).collect()
         };
         let (warm, before, now) = (some(&self.warm), some(&self.before), some(now));
-        QueueFigures { warm: &warm, before: &before, now: &now, seconds }.fields()
+        fields(&warm, &before, &now, seconds)
     }
 
     /// The figures of each interface, in the order of the command's arguments.
@@ -179,7 +184,9 @@ mod tests {
         let names = names.map(|(interface, queue)| QueueName { interface: interface.into(), queue });
         let (warm, mut now) = ([PortSample::default(); 3], [PortSample::default(); 3]);
         (now[0].nic.rx_packets, now[1].nic.rx_packets, now[2].nic.rx_packets) = (1, 2, 4);
-        let mut lines = JsonLines::begin("drop", names.to_vec(), &warm, Map::new());
+        let mut options = FigureOptions::default();
+        options.json = Some(JsonForm::Lines);
+        let mut lines = JsonLines::begin(options, "drop", names.to_vec(), &warm, []).unwrap();
         let line = lines.line("period", Duration::from_secs(2), now.to_vec(), None);
         let received = |of: &Value| of["total"]["received"].as_u64();
         assert_eq!((received(&line["all"]), &line["seconds"]), (Some(7), &2.0.into()));

@@ -8,32 +8,25 @@ use crate::traffic::{PortSample, figures, sum};
 
 pub type NamedCounts = Vec<(&'static str, u64)>;
 
-/// Some queues, whose figures are added up.
-pub struct QueueFigures<'a> {
-    /// The counts at the end of the warm-up.
-    pub warm: &'a [PortSample],
-    /// The counts at the previous look.
-    pub before: &'a [PortSample],
-    pub now: &'a [PortSample],
-    pub seconds: f64,
-}
-
-impl QueueFigures<'_> {
-    /// Packets in total, since the previous look and per second; and where the buffers are.
-    pub fn fields(&self) -> Map<String, Value> {
-        let Self { warm, before, now, seconds } = *self;
-        let mut fields = total_period_rate(&packets(before), &packets(now), seconds);
-        let mut by_reason =
-            total_period_rate(&losses::counts(before).collect(), &losses::counts(now).collect(), seconds);
-        for since in ["total", "period"] {
-            fields[since]["lost"] = by_reason[since].take();
-        }
-        fields.insert("pages".into(), object(pages(now)).into());
-        fields.insert("buffer_locations".into(), object(BufferLocations::of_ports(now).0).into());
-        fields.insert("recycled_percent".into(), figures::recycled_percent(warm, now).into());
-        fields.insert("slow_after_warmup".into(), figures::slow(warm, now).into());
-        fields
+/// Packets of some queues in total, since the previous look and per second; and where their buffers are.
+/// `warm`: the counts at the end of the warm-up. `before`: those at the previous look, so many seconds ago.
+pub fn fields(
+    warm: &[PortSample],
+    before: &[PortSample],
+    now: &[PortSample],
+    seconds: f64,
+) -> Map<String, Value> {
+    let mut fields = total_period_rate(&packets(before), &packets(now), seconds);
+    let mut by_reason =
+        total_period_rate(&losses::counts(before).collect(), &losses::counts(now).collect(), seconds);
+    for since in ["total", "period"] {
+        fields[since]["lost"] = by_reason[since].take();
     }
+    fields.insert("pages".into(), object(pages(now)).into());
+    fields.insert("buffer_locations".into(), object(BufferLocations::of_ports(now).0).into());
+    fields.insert("recycled_percent".into(), figures::recycled_percent(warm, now).into());
+    fields.insert("slow_after_warmup".into(), figures::slow(warm, now).into());
+    fields
 }
 
 /// Counts as `total`, their growth since the previous look as `period`, and the growth per second as `rate`.
@@ -88,7 +81,7 @@ mod tests {
         now.nic.tx_dropped = 4;
         let [before, now] = [[before], [now]];
         let warm = [PortSample::default()];
-        let fields = QueueFigures { warm: &warm, before: &before, now: &now, seconds: 0.5 }.fields();
+        let fields = fields(&warm, &before, &now, 0.5);
         assert_eq!((&fields["total"]["sent"], &fields["period"]["sent"]), (&6.into(), &(-4).into()));
         assert_eq!(
             (&fields["rate"]["sent"], &fields["period"]["sent_bytes"]),

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use crate::report::{FigureOptions, LiveLine, OutputForm, Terminal, Verdict, grouped, per_second};
+use crate::report::{FigureOptions, LiveLine, Terminal, Verdict, grouped, per_second};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures::losses::LOSSES;
 use crate::traffic::figures::queue_table::TableRoom;
@@ -34,12 +34,9 @@ impl LiveFigures {
     ) -> Self {
         let options = plan.options.figures;
         interfaces.iter().for_each(|interface| options.print(interface));
-        let json_lines = (options.form() == OutputForm::JsonLines).then(|| {
-            let opened = serde_json::to_value(interfaces).unwrap_or(Value::Null);
-            let what = [("mode", common_mode(interfaces).into()), ("opened", opened)];
-            let what = what.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
-            JsonLines::begin(plan.name, names.clone(), &warm.ports, what)
-        });
+        let opened = serde_json::to_value(interfaces).unwrap_or_default();
+        let what = [("mode", common_mode(interfaces).into()), ("opened", opened)];
+        let json_lines = JsonLines::begin(options, plan.name, names.clone(), &warm.ports, what);
         Self { options, before: warm.clone(), at: Duration::ZERO, warm, names, json_lines }
     }
 
@@ -102,10 +99,12 @@ fn numbered(Checked { good, corrupt }: Checked) -> ExtraCounts {
 }
 
 fn pool_line(ports: &[PortSample], warm: &[PortSample]) -> String {
-    let pages = figures::page_locations(ports);
+    let idle = sum(ports, |PortSample { pool: (_, pages), .. }| {
+        pages.cache + pages.lanes + pages.uncollected + pages.ring
+    });
     let recycled = figures::recycled_percent(warm, ports);
     let recycled = recycled.map_or("nothing".into(), |percent| format!("{percent:.2} %"));
-    let (slow, idle) = (grouped(figures::slow(warm, ports)), grouped(pages.cache + pages.lanes + pages.ring));
+    let (slow, idle) = (grouped(figures::slow(warm, ports)), grouped(idle));
     format!("pool: recycled {recycled}, slow {slow}; idle {idle}")
 }
 

@@ -1,11 +1,12 @@
-//! Tables of observations: texts aligned left, numbers right; at most as wide as the terminal.
+//! Tables: texts aligned left, numbers right; at most as wide as the terminal.
 
-use crate::report::{Terminal, grouped, width};
+use super::number::grouped;
+use super::terminal::{Terminal, width};
 
 #[derive(Clone, Copy, Debug)]
-pub struct ListColumn {
+pub struct TableColumn {
     pub head: &'static str,
-    /// The least number of characters.
+    /// The least number of characters. A width of 0 hides a column that does not grow.
     pub width: usize,
     /// Whether it has texts, not numbers. Texts are cut to fit.
     pub is_text: bool,
@@ -13,26 +14,31 @@ pub struct ListColumn {
     pub grows: bool,
 }
 
-pub const fn number(head: &'static str, width: usize) -> ListColumn {
-    ListColumn { head, width, is_text: false, grows: false }
+pub const fn number(head: &'static str, width: usize) -> TableColumn {
+    TableColumn { head, width, is_text: false, grows: false }
 }
 
-pub const fn text(head: &'static str, width: usize) -> ListColumn {
-    ListColumn { head, width, is_text: true, grows: false }
+pub const fn text(head: &'static str, width: usize) -> TableColumn {
+    TableColumn { head, width, is_text: true, grows: false }
 }
 
 #[derive(Debug)]
-pub struct FittedTable(Vec<ListColumn>);
+pub struct Table(Vec<TableColumn>);
 
-impl FittedTable {
+impl Table {
+    /// Columns of numbers.
+    pub fn of_numbers<const N: usize>(heads: [&'static str; N], widths: [usize; N]) -> Self {
+        Self(heads.into_iter().zip(widths).map(|(head, width)| number(head, width)).collect())
+    }
+
     /// Fits the columns to the longest text of the column that grows: in a pipe all of it, on a terminal as
     /// much as does not wrap. The last column of a terminal stays empty, because some wrap there.
-    pub fn fitted(columns: &[ListColumn], longest: usize, terminal: Option<Terminal>) -> Self {
+    pub fn fitted(columns: &[TableColumn], longest: usize, terminal: Option<Terminal>) -> Self {
         let fixed: usize = columns.iter().filter(|column| !column.grows).map(|column| column.width).sum();
         let room =
             terminal.map_or(usize::MAX, |terminal| terminal.columns.saturating_sub(fixed + columns.len()));
-        let grown = |column: &ListColumn| match column.grows {
-            true => ListColumn { width: longest.max(width(column.head)).min(room.max(4)), ..*column },
+        let grown = |column: &TableColumn| match column.grows {
+            true => TableColumn { width: longest.max(width(column.head)).min(room.max(4)), ..*column },
             false => *column,
         };
         Self(columns.iter().map(grown).collect())
@@ -43,22 +49,22 @@ impl FittedTable {
     }
 
     pub fn row(&self, cells: impl IntoIterator<Item = String>) -> String {
-        let cell = |(column, cell): (&ListColumn, String)| {
+        let cell = |(column, cell): (&TableColumn, String)| {
             let wide = column.width;
             match column.is_text {
                 true => format!("{:<wide$}", cut(&cell, wide)),
                 false => format!("{cell:>wide$}"),
             }
         };
-        let cells: Vec<_> = self.0.iter().zip(cells).map(cell).collect();
-        cells.join(" ").trim_end().to_owned()
+        let shown = self.0.iter().zip(cells).filter(|(column, _)| column.width > 0);
+        shown.map(cell).collect::<Vec<_>>().join(" ").trim_end().to_owned()
     }
 }
 
 /// Cuts a text that is too long, and marks the cut.
-fn cut(text: &str, columns: usize) -> String {
+pub fn cut(text: &str, columns: usize) -> String {
     match width(text) > columns {
-        true => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        true => text.chars().take(columns.saturating_sub(1)).chain((columns > 0).then_some('…')).collect(),
         false => text.to_owned(),
     }
 }
@@ -100,21 +106,28 @@ pub fn rate(rate: Option<f64>, columns: usize) -> String {
 mod tests {
     use super::*;
 
-    const COLUMNS: [ListColumn; 3] =
-        [number("id", 3), ListColumn { grows: true, ..text("pool", 0) }, number("out", 5)];
+    const COLUMNS: [TableColumn; 3] =
+        [number("id", 3), TableColumn { grows: true, ..text("pool", 0) }, number("out", 5)];
 
     #[test]
     fn names_have_the_room_that_is_left() {
         let terminal = |columns| Some(Terminal { columns, rows: 24 });
         let cells = || ["7", "averylongname", "12"].map(str::to_owned);
-        let narrow = FittedTable::fitted(&COLUMNS, 13, terminal(20));
+        let narrow = Table::fitted(&COLUMNS, 13, terminal(20));
         assert_eq!(narrow.head(), " id pool        out");
         assert_eq!(narrow.row(cells()), "  7 averylon…    12");
         assert!(width(&narrow.row(cells())) < 20);
         for wide in [terminal(200), None] {
-            let table = FittedTable::fitted(&COLUMNS, 13, wide);
+            let table = Table::fitted(&COLUMNS, 13, wide);
             assert_eq!(table.row(cells()), "  7 averylongname    12");
         }
+    }
+
+    #[test]
+    fn rows_align_with_their_head_and_hide_what_has_no_width() {
+        let table = Table::of_numbers(["time", "Gbit/s", "slow"], [5, 0, 6]);
+        assert_eq!(table.head(), " time   slow");
+        assert_eq!(table.row(["1s", "9", "0"].map(str::to_owned)), "   1s      0");
     }
 
     #[test]
