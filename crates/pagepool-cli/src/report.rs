@@ -23,7 +23,7 @@ pub use figure_options::{FigureOptions, JsonForm, run_seconds};
 pub use json::{json_line, object, print_json};
 pub use live_line::LiveLine;
 pub use loss::{LossLimit, LossShare};
-pub use number::{count_of, grouped, in_range, per_second, ranges, read_count, without_zeros};
+pub use number::{count_of, grouped, in_range, per_second, ranges, without_zeros};
 pub(crate) use option_groups::{INTERFACES, MEMORY, OUTPUT, PACKETS, THREADS};
 pub(crate) use service_manager::ServiceManager;
 pub use terminal::{OWN_LINE, Terminal, fold, in_line, width};

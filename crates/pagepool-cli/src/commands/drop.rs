@@ -4,7 +4,7 @@ use clap::Args;
 use pagepool::XdpBuff;
 use pagepool_net::{Action, Ingress, PacketHandler, Tally};
 
-use crate::report::{PACKETS, read_count};
+use crate::report::{PACKETS, count_of};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::frame_check::FrameCheck;
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
@@ -23,16 +23,12 @@ pub struct DropArgs {
     /// [N: such as 1000000 or 1M; default 1073741824].
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, help_heading = PACKETS)]
     #[arg(default_missing_value = "1073741824")]
-    #[arg(value_parser = expected)]
+    #[arg(value_parser = count_of::<u64>("packets", 1..=1 << 36))]
     verify: Option<u64>,
     #[command(flatten)]
     receive: ReceiveOptions,
     #[command(flatten)]
     options: TrafficOptions,
-}
-
-fn expected(text: &str) -> Result<u64, String> {
-    read_count(text, "packets", 1..=1 << 36)
 }
 
 impl TrafficCommand for DropArgs {

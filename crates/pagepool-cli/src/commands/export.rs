@@ -49,7 +49,8 @@ pub struct ExportArgs {
     ///
     /// If the file cannot be written, the command warns, and tries again after at most 10 s. If the first
     /// write fails, the command ends instead, unless the disk is full.
-    #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", requires = "textfile")]
+    #[arg(value_parser = in_range(1..=86_400_u64, "the interval is 1 to 86400 whole seconds"))]
     every: Option<u64>,
 }
 
@@ -153,10 +154,6 @@ fn name_beside(path: &Path) -> Option<String> {
 
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "an address has an IP address and a port: 127.0.0.1:9495, or [::1]:9495".into())
-}
-
-fn seconds(text: &str) -> Result<u64, String> {
-    in_range(text, 1..=86_400, "the interval is 1 to 86400 whole seconds")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use pagepool::{Bound, ETH_HEADER, XdpBuff, XdpFrame};
 use pagepool_link::{Mac, shell_word};
 use pagepool_net::{BUDGET, Forwarder, NumberedFrames, PacketHandler, PortId, Stack, TxQueue, ticks};
 
-use crate::report::{count_of, error_chain, read_count};
+use crate::report::{count_of, error_chain};
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{TrafficOptions, TransmitOptions};
@@ -35,10 +35,11 @@ pub struct GenArgs {
     #[arg(value_parser = count_of::<u32>("bytes", 64..=9000))]
     size: u32,
     /// Packets per second, over all queues: 1000, or 1k, 2.5M [default: as many as possible]
-    #[arg(long, value_name = "PPS", value_parser = rate)]
+    #[arg(long, value_name = "PPS")]
+    #[arg(value_parser = count_of::<u64>("packets a second", 1..=1_000_000_000))]
     rate: Option<u64>,
     /// Stop after N packets: 1000, or 1k, 2.5M [default: at the end of --seconds, or at Ctrl-C]
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count_of::<u64>("packets", 1..=u64::MAX))]
     count: Option<u64>,
     /// Destination MAC address [default: ff:ff:ff:ff:ff:ff, broadcast]
     #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true)]
@@ -51,14 +52,6 @@ pub struct GenArgs {
     /// The next number, shared by the threads.
     #[arg(skip)]
     numbers: Arc<AtomicU64>,
-}
-
-fn rate(text: &str) -> Result<u64, String> {
-    read_count(text, "packets a second", 1..=1_000_000_000)
-}
-
-fn count(text: &str) -> Result<u64, String> {
-    read_count(text, "packets", 1..=u64::MAX)
 }
 
 /// Reads `02:00:00:00:00:01`.

@@ -47,7 +47,7 @@ impl Command for ListArgs {
     fn execute(&self) -> Result<ExitCode, String> {
         match self.kernel {
             true => self.options.show(KernelOverview::open()?),
-            false => self.options.show(Published::new(&self.of, overview::lines)?),
+            false => self.options.show(Published::new(&self.of, Box::new(overview::lines))?),
         }
     }
 }

@@ -22,12 +22,9 @@ pub struct ShowArgs {
 
 impl Command for ShowArgs {
     fn execute(&self) -> Result<ExitCode, String> {
-        let view: View = match self.explain {
-            true => |look, selected, before, of| Details { explain: true }.lines(look, selected, before, of),
-            false => {
-                |look, selected, before, of| Details { explain: false }.lines(look, selected, before, of)
-            }
-        };
+        let details = Details { explain: self.explain };
+        let view: View =
+            Box::new(move |look, selected, before, of| details.lines(look, selected, before, of));
         self.options.show(Published::new(&self.of, view)?)
     }
 }

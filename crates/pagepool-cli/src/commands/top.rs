@@ -39,5 +39,5 @@ impl Command for TopArgs {
 }
 
 fn delay(text: &str) -> Result<Duration, String> {
-    in_range(text, 0.1..=60.0, "the delay is 0.1 to 60 seconds").map(Duration::from_secs_f64)
+    in_range(0.1..=60.0, "the delay is 0.1 to 60 seconds")(text).map(Duration::from_secs_f64)
 }

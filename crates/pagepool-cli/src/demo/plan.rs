@@ -4,7 +4,6 @@ use clap::ValueEnum;
 use pagepool::{ArenaParams, Holders, NodeId, NodePolicy, PAGE_SIZE, PoolParams};
 use pagepool_net::{BUDGET, OpenParams};
 
-use crate::report::in_range;
 use crate::traffic::sockets::memory_node;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,17 +22,6 @@ impl DemoAction {
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
-}
-
-/// Reads the length of a packet, without the frame check sequence. 64 bytes is the usual size for measurements
-/// with small packets.
-pub fn size(text: &str) -> Result<usize, String> {
-    in_range(text, 64..=9000, "a packet has 64 to 9000 bytes; common sizes are 64, 1500 and 9000")
-}
-
-/// Reads the MTU of a link: from what every IPv4 host accepts up to the limit of IPv4.
-pub fn mtu(text: &str) -> Result<u32, String> {
-    in_range(text, 576..=65_535, "the MTU is 576 to 65535 bytes; common values are 1500 and 9000")
 }
 
 const RING: usize = 512;

@@ -21,7 +21,7 @@ pub struct ObserveOptions {
     /// From the second look on, rates (recyc%, slow/s) are since the previous look. On a terminal each look
     /// is drawn over the previous one, and shows as much as fits.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
-    #[arg(value_parser = seconds)]
+    #[arg(value_parser = in_range(1..=3600_u64, "the interval is 1 to 3600 whole seconds"))]
     watch: Option<u64>,
 }
 
@@ -120,8 +120,4 @@ fn again_every(
         show()?;
     }
     Ok(())
-}
-
-fn seconds(text: &str) -> Result<u64, String> {
-    in_range(text, 1..=3600, "the interval is 1 to 3600 whole seconds")
 }

@@ -16,7 +16,8 @@ pub struct Selection {
 }
 
 /// Makes the lines of a look, for the selected processes, with the previous look if there was one.
-pub type View = fn(&Observation, &[ProcessView], Option<&Observation>, Option<Terminal>) -> Vec<LiveLine>;
+pub type View =
+    Box<dyn Fn(&Observation, &[ProcessView], Option<&Observation>, Option<Terminal>) -> Vec<LiveLine>>;
 
 /// The selected processes.
 pub struct Published {

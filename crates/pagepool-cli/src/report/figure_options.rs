@@ -26,7 +26,8 @@ pub struct FigureOptions {
     ///
     /// With --json=end the default is 0, and figures go to standard error. SIGUSR1 prints the figures at
     /// once, even with 0.
-    #[arg(long, value_name = "SECONDS", value_parser = interval, help_heading = OUTPUT)]
+    #[arg(long, value_name = "SECONDS", help_heading = OUTPUT)]
+    #[arg(value_parser = in_range(0..=3600_u64, "the interval is 1 to 3600 whole seconds; 0 prints no figures"))]
     stats_every: Option<u64>,
 }
 
@@ -83,9 +84,5 @@ impl FigureOptions {
 
 /// Reads how long a run takes.
 pub fn run_seconds(text: &str) -> Result<u64, String> {
-    in_range(text, 1..=86_400, "the run time is 1 to 86400 whole seconds; Ctrl-C stops earlier")
-}
-
-fn interval(text: &str) -> Result<u64, String> {
-    in_range(text, 0..=3600, "the interval is 1 to 3600 whole seconds; 0 prints no figures")
+    in_range(1..=86_400, "the run time is 1 to 86400 whole seconds; Ctrl-C stops earlier")(text)
 }

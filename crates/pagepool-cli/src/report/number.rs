@@ -18,7 +18,7 @@ pub fn without_zeros(counts: &[(&str, u64)]) -> String {
 
 /// Reads a whole number, or a number with decimals before k, M or G (thousands, millions, billions). `of`
 /// says what it counts. An error if it is not in the range.
-pub fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+fn read_count(text: &str, of: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let (least, most) = (range.start(), range.end());
     let number = parse_count(text).ok_or_else(|| match *most >= 1_000_000_000 {
         true => format!("'{text}' is not a number of {of}, e.g. 1000 (1k, 1M and 0.5G work, too)"),
@@ -42,13 +42,12 @@ pub fn count_of<T: TryFrom<u64>>(
     }
 }
 
-/// Reads a value in a range, or returns the message.
-pub fn in_range<T: FromStr + PartialOrd>(
-    text: &str,
+/// A parser for an option: reads a value in a range, or returns the message.
+pub fn in_range<T: FromStr + PartialOrd + Clone + Send + Sync>(
     range: RangeInclusive<T>,
-    message: &str,
-) -> Result<T, String> {
-    text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| message.to_owned())
+    message: &'static str,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync {
+    move |text| text.parse().ok().filter(|value| range.contains(value)).ok_or_else(|| message.to_owned())
 }
 
 fn parse_count(text: &str) -> Option<u64> {

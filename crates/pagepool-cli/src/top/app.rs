@@ -6,7 +6,7 @@ use pagepool_watch::{PoolMoved, PoolView, ProcessView};
 
 use super::columns::COLUMNS;
 use super::history::History;
-use super::keys::{Key, Motion, TopAction, action};
+use super::keys::{Key, TopAction, action};
 use super::row_key::RowKey;
 use super::rows::TopRow;
 use super::sampler::Sampled;
@@ -154,19 +154,19 @@ impl TopApp {
             TopAction::Redraw => return AfterKey::DrawAnew,
             TopAction::Suspend => return AfterKey::Stop,
             TopAction::Pause => self.paused = !self.paused,
-            TopAction::Slower => self.delay = slower(self.delay),
-            TopAction::Faster => self.delay = faster(self.delay),
+            TopAction::ChangeDelay if key == Key::Char('+') => self.delay = slower(self.delay),
+            TopAction::ChangeDelay => self.delay = faster(self.delay),
             TopAction::Help => self.show(TopView::Help),
             TopAction::Quit => self.show(TopView::Table),
-            TopAction::Move(motion) => self.move_by(motion),
+            TopAction::Move => self.move_by(key),
             TopAction::Back if self.view != TopView::Table => self.show(TopView::Table),
-            of => self.perform_on_table(of),
+            of => self.perform_on_table(of, key),
         }
         AfterKey::Draw
     }
 
     /// Actions that only the table has.
-    fn perform_on_table(&mut self, action: TopAction) {
+    fn perform_on_table(&mut self, action: TopAction, key: Key) {
         if self.view != TopView::Table {
             return;
         }
@@ -174,8 +174,10 @@ impl TopApp {
             TopAction::Search => self.prompt = Some(Prompt::Search(String::new())),
             TopAction::Filter => self.prompt = Some(Prompt::Filter(self.filter.clone())),
             TopAction::SortMenu => self.prompt = Some(Prompt::Sort(self.sort)),
-            TopAction::SortNext => self.sort_by((self.sort + 1) % COLUMNS.len()),
-            TopAction::SortPrevious => self.sort_by((self.sort + COLUMNS.len() - 1) % COLUMNS.len()),
+            TopAction::SortStep => {
+                let step = if key == Key::Char('>') { 1 } else { COLUMNS.len() - 1 };
+                self.sort_by((self.sort + step) % COLUMNS.len());
+            }
             TopAction::Invert => self.inverted = !self.inverted,
             TopAction::ToggleKernel => self.shows_kernel = !self.shows_kernel,
             TopAction::Back => self.filter.clear(),
@@ -254,18 +256,18 @@ impl TopApp {
         self.prompt = Some(Prompt::Search(text));
     }
 
-    fn move_by(&mut self, motion: Motion) {
+    fn move_by(&mut self, key: Key) {
         let (now, last) = match self.view {
             TopView::Table => (self.at, self.visible().len().saturating_sub(1)),
             _ => (self.scrolled, usize::MAX),
         };
-        let then = match motion {
-            Motion::Up => now.saturating_sub(1),
-            Motion::Down => now.saturating_add(1),
-            Motion::PageUp => now.saturating_sub(self.page),
-            Motion::PageDown => now.saturating_add(self.page),
-            Motion::Home => 0,
-            Motion::End => usize::MAX,
+        let then = match key {
+            Key::Up => now.saturating_sub(1),
+            Key::Down => now.saturating_add(1),
+            Key::PageUp => now.saturating_sub(self.page),
+            Key::PageDown => now.saturating_add(self.page),
+            Key::Home => 0,
+            _ => usize::MAX,
         };
         match self.view {
             TopView::Table => self.select(then.min(last)),

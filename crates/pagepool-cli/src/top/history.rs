@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::row_key::RowKey;
-use super::rows::TopRow;
+use super::rows::{RowRates, TopRow};
 
 /// Looks kept per pool.
 const KEPT: usize = 300;
@@ -11,14 +11,8 @@ const KEPT: usize = 300;
 /// A pool missing from more looks is forgotten. A few may miss it: its file may be damaged for a moment.
 const MOST_MISSED: u32 = 16;
 
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PastLook {
-    pub allocated: f64,
-    pub returned: f64,
-    pub slow: f64,
-    pub starved: f64,
-    pub out: f64,
-}
+/// The rates at a look, and the pages out, or of a kernel pool all its pages.
+pub type PastLook = (RowRates, u64);
 
 #[derive(Debug, Default)]
 struct PoolHistory {
@@ -39,10 +33,7 @@ impl History {
             let PoolHistory { looks, missed } = self.0.entry(row.key.clone()).or_default();
             *missed = 0;
             if let Some(rates) = row.rates {
-                let out = row.out.unwrap_or(row.pages) as f64;
-                let (allocated, returned, slow) = (rates.allocated, rates.returned, rates.slow);
-                let starved = rates.starved.unwrap_or(0.0);
-                looks.push_back(PastLook { allocated, returned, slow, starved, out });
+                looks.push_back((rates, row.out.unwrap_or(row.pages)));
             }
             while looks.len() > KEPT {
                 looks.pop_front();

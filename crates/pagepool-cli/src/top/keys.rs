@@ -27,78 +27,59 @@ pub enum TopAction {
     Search,
     Filter,
     SortMenu,
-    SortNext,
-    SortPrevious,
+    SortStep,
     Invert,
     ToggleKernel,
     Pause,
-    Slower,
-    Faster,
+    ChangeDelay,
     Open,
     Back,
     Redraw,
     Suspend,
     Quit,
-    Move(Motion),
+    Move,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Motion {
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    Home,
-    End,
-}
-
-/// Keys with one action.
-pub struct KeyBinding {
-    pub keys: &'static [Key],
-    pub action: TopAction,
-    /// As in the help; empty if another line lists them.
-    pub shown: &'static str,
-    pub about: &'static str,
-}
-
-const fn binding(
-    keys: &'static [Key],
-    action: TopAction,
-    shown: &'static str,
-    about: &'static str,
-) -> KeyBinding {
-    KeyBinding { keys, action, shown, about }
-}
+/// Keys with one action, which may depend on the key; how the help shows them, and what it says of them.
+pub type KeyBinding = (&'static [Key], TopAction, &'static str, &'static str);
 
 /// All keys except the letters of columns.
 pub const BINDINGS: &[KeyBinding] = &[
-    binding(&[Key::Up], TopAction::Move(Motion::Up), "Up Down PgUp PgDn Home End", "move the selection"),
-    binding(&[Key::Down], TopAction::Move(Motion::Down), "", ""),
-    binding(&[Key::PageUp], TopAction::Move(Motion::PageUp), "", ""),
-    binding(&[Key::PageDown], TopAction::Move(Motion::PageDown), "", ""),
-    binding(&[Key::Home], TopAction::Move(Motion::Home), "", ""),
-    binding(&[Key::End], TopAction::Move(Motion::End), "", ""),
-    binding(&[Key::Enter], TopAction::Open, "Enter", "details of the selected pool, counters explained"),
-    binding(&[Key::Escape], TopAction::Back, "Esc", "back; in the table: clear the filter"),
-    binding(&[Key::F(3), Key::Char('/')], TopAction::Search, "F3 /", "search; F3 again: the next one"),
-    binding(
+    (
+        &[Key::Up, Key::Down, Key::PageUp, Key::PageDown, Key::Home, Key::End],
+        TopAction::Move,
+        "Up Down PgUp PgDn Home End",
+        "move the selection",
+    ),
+    (&[Key::Enter], TopAction::Open, "Enter", "details of the selected pool, counters explained"),
+    (&[Key::Escape], TopAction::Back, "Esc", "back; in the table: clear the filter"),
+    (&[Key::F(3), Key::Char('/')], TopAction::Search, "F3 /", "search; F3 again: the next one"),
+    (
         &[Key::F(4), Key::Char('\\')],
         TopAction::Filter,
         "F4 \\",
         "show only pools with these words, separated by |",
     ),
-    binding(&[Key::F(6), Key::Char('.')], TopAction::SortMenu, "F6 .", "choose the column to sort by"),
-    binding(&[Key::Char('>')], TopAction::SortNext, "< >", "sort by the column to the left, to the right"),
-    binding(&[Key::Char('<')], TopAction::SortPrevious, "", ""),
-    binding(&[Key::Char('I')], TopAction::Invert, "I", "invert the order"),
-    binding(&[Key::Char('K')], TopAction::ToggleKernel, "K", "hide or show the kernel's page pools"),
-    binding(&[Key::Char(' '), Key::Char('Z')], TopAction::Pause, "Space Z", "pause or resume"),
-    binding(&[Key::Char('+')], TopAction::Slower, "+ -", "longer or shorter time between two looks"),
-    binding(&[Key::Char('-')], TopAction::Faster, "", ""),
-    binding(&[Key::Ctrl('l')], TopAction::Redraw, "Ctrl-L", "redraw"),
-    binding(&[Key::Ctrl('z')], TopAction::Suspend, "Ctrl-Z", "suspend; `fg` resumes"),
-    binding(&[Key::F(1), Key::Char('h'), Key::Char('?')], TopAction::Help, "F1 h ?", "this help"),
-    binding(
+    (&[Key::F(6), Key::Char('.')], TopAction::SortMenu, "F6 .", "choose the column to sort by"),
+    (
+        &[Key::Char('<'), Key::Char('>')],
+        TopAction::SortStep,
+        "< >",
+        "sort by the column to the left, to the right",
+    ),
+    (&[Key::Char('I')], TopAction::Invert, "I", "invert the order"),
+    (&[Key::Char('K')], TopAction::ToggleKernel, "K", "hide or show the kernel's page pools"),
+    (&[Key::Char(' '), Key::Char('Z')], TopAction::Pause, "Space Z", "pause or resume"),
+    (
+        &[Key::Char('+'), Key::Char('-')],
+        TopAction::ChangeDelay,
+        "+ -",
+        "longer or shorter time between two looks",
+    ),
+    (&[Key::Ctrl('l')], TopAction::Redraw, "Ctrl-L", "redraw"),
+    (&[Key::Ctrl('z')], TopAction::Suspend, "Ctrl-Z", "suspend; `fg` resumes"),
+    (&[Key::F(1), Key::Char('h'), Key::Char('?')], TopAction::Help, "F1 h ?", "this help"),
+    (
         &[Key::F(10), Key::Char('q'), Key::Ctrl('c')],
         TopAction::Quit,
         "F10 q",
@@ -107,7 +88,7 @@ pub const BINDINGS: &[KeyBinding] = &[
 ];
 
 pub fn action(key: Key) -> Option<TopAction> {
-    BINDINGS.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
+    BINDINGS.iter().find(|(keys, ..)| keys.contains(&key)).map(|(_, action, ..)| *action)
 }
 
 /// Decodes keys, and removes their bytes. An incomplete sequence stays. With `is_all` no more bytes follow: a
@@ -249,7 +230,7 @@ mod tests {
 
     #[test]
     fn no_key_does_two_things() {
-        let all: Vec<_> = BINDINGS.iter().flat_map(|binding| binding.keys).collect();
+        let all: Vec<_> = BINDINGS.iter().flat_map(|(keys, ..)| *keys).collect();
         for (at, key) in all.iter().enumerate() {
             assert!(!all[..at].contains(key), "{key:?}");
         }

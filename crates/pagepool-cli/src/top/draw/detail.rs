@@ -120,11 +120,11 @@ impl DetailPage {
     fn history(&mut self, looks: &[PastLook], out: &str) {
         self.heading("The last looks, the latest on the right");
         let figures: [NamedFigure<'_>; 5] = [
-            ("allocated/s", |look| look.allocated),
-            ("returned/s", |look| look.returned),
-            ("slow/s", |look| look.slow),
-            ("starved/s", |look| look.starved),
-            (out, |look| look.out),
+            ("allocated/s", |(rates, _)| rates.allocated),
+            ("returned/s", |(rates, _)| rates.returned),
+            ("slow/s", |(rates, _)| rates.slow),
+            ("starved/s", |(rates, _)| rates.starved.unwrap_or(0.0)),
+            (out, |(_, out)| *out as f64),
         ];
         for (name, figure) in figures {
             let figures: Vec<_> = looks.iter().map(figure).collect();

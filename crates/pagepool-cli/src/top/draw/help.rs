@@ -11,8 +11,7 @@ use crate::top::rows::PLACES;
 pub fn lines(theme: TopTheme) -> Vec<Line<'static>> {
     let heading = |text: &'static str| Line::styled(text, theme.heading());
     let mut lines = vec![heading("Keys")];
-    let shown = BINDINGS.iter().filter(|binding| !binding.shown.is_empty());
-    lines.extend(shown.map(|binding| row(&format!("{:<27}", binding.shown), binding.about)));
+    lines.extend(BINDINGS.iter().map(|(.., shown, about)| row(&format!("{shown:<27}"), about)));
     lines.extend([Line::default(), heading("Columns, with the key that sorts by each")]);
     lines.extend(COLUMNS.iter().map(|column| {
         let letter = column.letter.unwrap_or(' ');
