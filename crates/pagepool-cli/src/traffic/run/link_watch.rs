@@ -28,7 +28,6 @@ pub struct LinkWatch<'a> {
     netlink: Netlink,
     links: Vec<WatchedLink<'a>>,
     redirects: &'a [Arc<Redirect>],
-    sends: bool,
     looked: Duration,
     /// The packets that were too long by the last look.
     too_long: u64,
@@ -42,6 +41,7 @@ struct WatchedLink<'a> {
     name: String,
     mtu: u32,
     is_down: bool,
+    was_down: bool,
     /// At how many successive looks it was up without a carrier.
     without_carrier: u32,
 }
@@ -50,16 +50,23 @@ struct WatchedLink<'a> {
 pub struct LinkChanges {
     mtus: Vec<MtuChange>,
     names: Vec<NameChange>,
-    /// The name of each interface when it was opened, and at the end.
-    renamed: Vec<(String, String)>,
+    links: Vec<LinkEnd>,
     /// The ports' counts when all interfaces were last seen.
     before_removal: Vec<PortSample>,
     /// Packets that were too long before the MTU first changed.
     too_long_before: Option<u64>,
     sends: bool,
-    /// The interfaces that were down at some time, and at the end.
-    was_down: Vec<String>,
-    is_down: Vec<String>,
+}
+
+/// An interface at the end.
+#[derive(Clone, Debug)]
+struct LinkEnd {
+    /// Its name when it was opened, and at the end.
+    opened: String,
+    name: String,
+    /// Whether it was down at some time, and at the end.
+    was_down: bool,
+    is_down: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -87,14 +94,14 @@ impl<'a> LinkWatch<'a> {
         sends: bool,
     ) -> Result<Self, String> {
         let mut netlink = Netlink::open().map_err(in_words)?;
-        let mut changes = LinkChanges::default();
         let mut links: Vec<_> = opened.map(WatchedLink::new).collect();
         for link in &mut links {
             if let Ok(Some(now)) = netlink.link_at(link.opened.index) {
-                link.update_down(!now.is_up, &mut changes);
+                link.update_down(!now.is_up);
             }
         }
-        Ok(Self { netlink, links, redirects, sends, looked: Duration::ZERO, too_long: 0, changes })
+        let changes = LinkChanges { sends, ..LinkChanges::default() };
+        Ok(Self { netlink, links, redirects, looked: Duration::ZERO, too_long: 0, changes })
     }
 
     /// Looks, if it is time. Records a detached program in the run's state.
@@ -119,7 +126,7 @@ impl<'a> LinkWatch<'a> {
             if link.update_mtu(now.mtu, changes) {
                 changes.too_long_before.get_or_insert(self.too_long);
             }
-            if link.update_down(!now.is_up, changes) {
+            if link.update_down(!now.is_up) {
                 state.wake_threads(); // for drivers that need another call
             }
             link.update_carrier(!now.is_up || now.has_carrier);
@@ -138,19 +145,21 @@ impl<'a> LinkWatch<'a> {
     /// Looks a last time, and returns the changes.
     pub fn changes(mut self, state: &SharedState) -> LinkChanges {
         self.look_now(state);
-        let Self { links, sends, mut changes, .. } = self;
-        let down = links.iter().filter(|link| link.is_down);
-        changes.is_down = down.map(|link| link.opened.name.clone()).collect();
-        changes.renamed = links.into_iter().map(|link| (link.opened.name.clone(), link.name)).collect();
-        changes.sends = sends;
-        changes
+        let end = |WatchedLink { opened, name, was_down, is_down, .. }: WatchedLink<'_>| LinkEnd {
+            opened: opened.name.clone(),
+            name,
+            was_down,
+            is_down,
+        };
+        self.changes.links = self.links.into_iter().map(end).collect();
+        self.changes
     }
 }
 
 impl<'a> WatchedLink<'a> {
     fn new(opened: &'a LinkInfo) -> Self {
         let (name, mtu) = (opened.name.clone(), opened.mtu);
-        Self { opened, name, mtu, is_down: false, without_carrier: 0 }
+        Self { opened, name, mtu, is_down: false, was_down: false, without_carrier: 0 }
     }
 
     fn update_name(&mut self, to: String, changes: &mut LinkChanges) {
@@ -176,9 +185,9 @@ impl<'a> WatchedLink<'a> {
     }
 
     /// Returns whether it changed.
-    fn update_down(&mut self, is_down: bool, changes: &mut LinkChanges) -> bool {
-        let before = std::mem::replace(&mut self.is_down, is_down);
-        let (opened, name) = (&self.opened.name, &self.name);
+    fn update_down(&mut self, is_down: bool) -> bool {
+        let (before, name) = (std::mem::replace(&mut self.is_down, is_down), &self.name);
+        self.was_down |= is_down;
         match (before, is_down) {
             (false, true) => {
                 let word = shell_word(name);
@@ -188,9 +197,6 @@ impl<'a> WatchedLink<'a> {
             }
             (true, false) => output::note(format_args!("{name} is up")),
             _ => {}
-        }
-        if is_down && !changes.was_down.contains(opened) {
-            changes.was_down.push(opened.clone());
         }
         before != is_down
     }
@@ -211,10 +217,13 @@ impl<'a> WatchedLink<'a> {
 }
 
 impl LinkChanges {
+    fn link(&self, opened: &str) -> Option<&LinkEnd> {
+        self.links.iter().find(|link| link.opened == opened)
+    }
+
     /// The name of an interface at the end, from the one when it was opened.
     pub fn current_name<'a>(&'a self, interface: &'a str) -> &'a str {
-        let renamed = self.renamed.iter().find(|(opened, _)| opened == interface);
-        renamed.map_or(interface, |(_, now)| now)
+        self.link(interface).map_or(interface, |link| &link.name)
     }
 
     /// The ports' counts when all interfaces were last seen: if one was removed, before that.
@@ -224,12 +233,12 @@ impl LinkChanges {
 
     /// Whether an interface was down at some time. `interface`: its name when it was opened.
     pub fn was_down(&self, interface: &str) -> bool {
-        self.was_down.iter().any(|name| name == interface)
+        self.link(interface).is_some_and(|link| link.was_down)
     }
 
     /// Whether an interface was down at the end. `interface`: its name when it was opened.
     pub fn is_down(&self, interface: &str) -> bool {
-        self.is_down.iter().any(|name| name == interface)
+        self.link(interface).is_some_and(|link| link.is_down)
     }
 
     /// Judges the changes, with what the ports have counted until the end.
