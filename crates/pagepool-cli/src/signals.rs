@@ -10,11 +10,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::sys;
+
+/// How often a wait checks for a signal.
+const NAP: Duration = Duration::from_millis(20);
 
 /// Flags that signals set.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +33,14 @@ pub struct Signals {
 impl Signals {
     pub fn interrupted(&self) -> bool {
         self.end.load(Ordering::Relaxed)
+    }
+
+    /// Waits until then, or until a signal ends the command. Returns whether one did.
+    pub fn end_before(&self, due: Instant) -> bool {
+        while !self.interrupted() && Instant::now() < due {
+            sleep(NAP.min(due.saturating_duration_since(Instant::now())));
+        }
+        self.interrupted()
     }
 
     /// Whether figures were requested since the last call.
@@ -60,19 +73,4 @@ pub fn install() -> Result<Signals, String> {
 pub fn survive_file_size_limit() -> Result<(), String> {
     let handled = flag::register(SIGXFSZ, Arc::default());
     handled.map(drop).map_err(|error| format!("cannot handle SIGXFSZ: {error}"))
-}
-
-/// A flag that is set when the limit on CPU time is reached. The limit no longer ends the process.
-pub fn cpu_time_limit() -> Result<Arc<AtomicBool>, String> {
-    let reached = Arc::default();
-    let handled = flag::register(SIGXCPU, Arc::clone(&reached));
-    handled.map(|_| reached).map_err(|error| format!("cannot handle SIGXCPU: {error}"))
-}
-
-/// Leaves all these signals to the process that started this one: a service manager and `pkill` send them to
-/// both. So does the kernel, if both have the same limit on CPU time.
-pub fn leave_to_parent() -> Result<(), String> {
-    let all = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU];
-    let left = all.into_iter().try_for_each(|signal| flag::register(signal, Arc::default()).map(drop));
-    left.map_err(|error| format!("cannot handle signals: {error}"))
 }

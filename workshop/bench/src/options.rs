@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::measure::machine::Machine;
 use crate::measure::workload::Plan;
@@ -13,8 +15,8 @@ use pagepool::Publication;
 use pagepool_cli::command::Command;
 use pagepool_cli::file_name::file_name;
 use pagepool_cli::report::{count_of, error_chain, output};
-use pagepool_cli::signals::cpu_time_limit;
 use serde::Serialize;
+use signal_hook::{consts::SIGXCPU, flag};
 
 /// Benchmark the page pool, and check with its counters that each workload took the intended path
 #[derive(Parser)]
@@ -87,6 +89,13 @@ enum BenchReport {
         #[arg(long)]
         publish: bool,
     },
+}
+
+/// A flag that is set when the limit on CPU time is reached. The limit no longer ends the process.
+fn cpu_time_limit() -> Result<Arc<AtomicBool>, String> {
+    let reached = Arc::default();
+    let handled = flag::register(SIGXCPU, Arc::clone(&reached));
+    handled.map(|_| reached).map_err(|error| format!("cannot handle SIGXCPU: {error}"))
 }
 
 impl Command for BenchArgs {

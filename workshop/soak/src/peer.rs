@@ -6,17 +6,19 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use pagepool_lab::{FrameBatch, FrameSocket};
 use pagepool_link::{LinkError, Mac};
 use pagepool_net::NumberedFrames;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
+use signal_hook::flag;
 
 use crate::arrivals::{Arrivals, LIFE_SHIFT};
 use crate::counts::{CountsFile, Order, PeerCounts};
 use crate::sys;
-use pagepool_cli::signals::leave_to_parent;
 
 const BURST: usize = 64;
 const ROOM: usize = 2048;
@@ -53,6 +55,14 @@ pub fn number_of(mac: Mac) -> u64 {
 fn mac_of(number: u64) -> Mac {
     let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
     Mac([a, b, c, d, e, f])
+}
+
+/// Leaves these signals to the process that started this one: a service manager and `pkill` send them to both.
+/// So does the kernel, if both have the same limit on CPU time.
+fn leave_to_parent() -> Result<(), String> {
+    let all = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU];
+    let left = all.into_iter().try_for_each(|signal| flag::register(signal, Arc::default()).map(drop));
+    left.map_err(|error| format!("cannot handle signals: {error}"))
 }
 
 pub fn run(task: &PeerParams) -> Result<ExitCode, String> {

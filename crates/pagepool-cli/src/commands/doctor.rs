@@ -4,8 +4,7 @@
 mod report;
 
 use std::process::ExitCode;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use pagepool_watch::RunFolder;
@@ -14,10 +13,7 @@ use pagepool_watch::doctor::{DoctorReport, Examination, RULES};
 use crate::command::Command;
 use crate::observing::look::folder;
 use crate::report::{count_of, exit_status, output, print_json};
-use crate::signals::{self, Signals};
-
-/// How often a wait checks for a signal.
-const NAP: Duration = Duration::from_millis(20);
+use crate::signals;
 
 /// The long help.
 pub const ABOUT: &str = "\
@@ -73,19 +69,10 @@ fn examine(folder: &RunFolder, of: Option<&str>, time: Duration) -> Result<Docto
         output::note(format_args!("{are} still being filled: the first look is in {seconds} s"));
     }
     while let Some(due) = examination.next_look() {
-        wait_until(due, &signals)?;
+        if signals.end_before(due) {
+            return Err("interrupted before the last look".into());
+        }
         examination.look().map_err(|none| none.to_string())?;
     }
     Ok(examination.report())
-}
-
-/// Fails on a signal.
-fn wait_until(due: Instant, signals: &Signals) -> Result<(), String> {
-    while Instant::now() < due {
-        if signals.interrupted() {
-            return Err("interrupted before the last look".into());
-        }
-        sleep(NAP.min(due.saturating_duration_since(Instant::now())));
-    }
-    Ok(())
 }

@@ -19,8 +19,6 @@ use crate::observing::metrics_text::metrics;
 use crate::report::{in_range, output};
 use crate::signals;
 
-/// The time between two checks for the end of the command.
-const NAP: Duration = Duration::from_millis(20);
 /// The longest pause before another try to write the file.
 const RETRY: Duration = Duration::from_secs(10);
 
@@ -78,13 +76,10 @@ fn write_repeatedly(path: &Path, folder: &RunFolder, every: Option<u64>) -> Resu
     let mut file = TextFile { path, named: &named, interval, has_written: false, failure: None };
     let mut due = Instant::now();
     loop {
-        if Instant::now() >= due {
-            due = file.write(due, &metrics(folder, MetricsFormat::Prometheus))?;
-        }
-        if every.is_none() || signals.interrupted() {
+        due = file.write(due, &metrics(folder, MetricsFormat::Prometheus))?;
+        if every.is_none() || signals.end_before(due) {
             return file.failure.map_or(Ok(()), Err);
         }
-        std::thread::sleep(NAP);
     }
 }
 

@@ -1,17 +1,18 @@
 //! `pagepool list`: lists the processes that publish with their pools, or the page pools of the kernel's
 //! drivers.
 
-pub mod kernel_pools;
+mod kernel_pools;
 
 use std::process::ExitCode;
 
 use clap::Args;
-use kernel_pools::KernelOverview;
+use pagepool_watch::KernelWatch;
 
 use crate::command::Command;
 use crate::observing::options::ObserveOptions;
 use crate::observing::overview;
 use crate::observing::selection::{Published, Selection};
+use crate::report::in_words;
 
 /// The long help.
 pub const ABOUT: &str = "\
@@ -46,7 +47,7 @@ pub struct ListArgs {
 impl Command for ListArgs {
     fn execute(&self) -> Result<ExitCode, String> {
         match self.kernel {
-            true => self.options.show(KernelOverview::open()?),
+            true => self.options.show(KernelWatch::open().map_err(in_words)?),
             false => self.options.show(Published::new(&self.of, Box::new(overview::lines))?),
         }
     }

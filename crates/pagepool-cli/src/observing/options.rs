@@ -8,9 +8,6 @@ use clap::Args;
 use crate::report::{LiveLine, Terminal, in_range, json_line, output, print_json};
 use crate::signals::{self, Signals};
 
-/// The time between two checks for the end of the command.
-const NAP: Duration = Duration::from_millis(20);
-
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ObserveOptions {
     /// Print JSON; with --watch, one object per line
@@ -111,11 +108,7 @@ fn again_every(
     mut show: impl FnMut() -> Result<(), String>,
 ) -> Result<(), String> {
     let (start, mut next) = (Instant::now(), 1);
-    while !signals.interrupted() && !output::failed() {
-        if start.elapsed() < Duration::from_secs(seconds) * next {
-            std::thread::sleep(NAP);
-            continue;
-        }
+    while !output::failed() && !signals.end_before(start + Duration::from_secs(seconds) * next) {
         next = (start.elapsed().as_secs() / seconds) as u32 + 1;
         show()?;
     }

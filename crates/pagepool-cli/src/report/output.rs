@@ -111,8 +111,7 @@ pub fn progress(text: impl Display) {
 pub fn progress_end() {
     let mut drawn = lock_drawn();
     if drawn.progress.is_some() {
-        clear(&drawn);
-        *drawn = Drawn::nothing();
+        clear(&mut drawn);
     }
 }
 
@@ -138,16 +137,17 @@ impl Drawn {
 pub fn finish_drawing() {
     let mut drawn = lock_drawn();
     if drawn.progress.is_some() {
-        clear(&drawn);
+        clear(&mut drawn);
     }
     *drawn = Drawn::nothing();
 }
 
 /// Removes what is drawn. A live block is drawn again below when its figures are due.
-fn clear(drawn: &Drawn) {
+fn clear(drawn: &mut Drawn) {
     if let Some(Terminal { columns, .. }) = Terminal::of_errors().filter(|_| !drawn.widths.is_empty()) {
         let _ = write!(io::stderr(), "{}\x1b[J", drawn.to_top(columns)); // a failure does no harm
     }
+    *drawn = Drawn::nothing();
 }
 
 /// Prints on standard error why the command cannot do what was asked.
@@ -190,9 +190,7 @@ fn message(head: &str, colour: Option<Colour>, text: impl Display) {
 
 fn print_error_line(text: &str) {
     if Terminal::of_errors().is_some() {
-        let mut drawn = lock_drawn();
-        clear(&drawn);
-        *drawn = Drawn::nothing();
+        clear(&mut lock_drawn());
     }
     let _ = writeln!(io::stderr(), "{text}"); // a failure cannot be reported
 }

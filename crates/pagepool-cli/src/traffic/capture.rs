@@ -126,7 +126,7 @@ impl CaptureFile {
         let Self { mut file, path, created, mut rings, left_out } = self;
         let emptied = file.metadata().and_then(|of| if of.is_file() { file.set_len(0) } else { Ok(()) });
         emptied.and_then(|()| file.write_all(&header())).map_err(|error| not_written(&path, &error))?;
-        created.into_iter().for_each(CreatedFile::keep);
+        created.into_iter().for_each(std::mem::forget); // it stays
         let stop = Arc::new(AtomicBool::new(false));
         let writer = FileWriter { file, path: path.clone(), captured: CaptureResult::default() };
         let (theirs, thread) = (stop.clone(), std::thread::Builder::new().name("pcap".into()));
@@ -138,8 +138,7 @@ impl CaptureFile {
 
 /// A file that was created here, and is removed when this is dropped.
 struct CreatedFile {
-    /// Its path; `None` once it is to be kept.
-    path: Option<PathBuf>,
+    path: PathBuf,
     /// Its device and inode.
     id: (u64, u64),
 }
@@ -147,19 +146,14 @@ struct CreatedFile {
 impl CreatedFile {
     fn new(path: &Path, file: &File) -> io::Result<Self> {
         let of = file.metadata()?;
-        Ok(Self { path: Some(path.to_owned()), id: (of.dev(), of.ino()) })
-    }
-
-    fn keep(mut self) {
-        self.path = None;
+        Ok(Self { path: path.to_owned(), id: (of.dev(), of.ino()) })
     }
 }
 
 impl Drop for CreatedFile {
     fn drop(&mut self) {
-        let Some(path) = &self.path else { return };
-        if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == self.id) {
-            let _ = fs::remove_file(path); // the user knows already why the command is refused
+        if fs::symlink_metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.id) {
+            let _ = fs::remove_file(&self.path); // the user knows already why the command is refused
         }
     }
 }

@@ -17,20 +17,12 @@ fn table(is_repeated: bool) -> Table {
 }
 
 /// All page pools that the kernel names.
-pub struct KernelOverview(KernelWatch);
-
-impl KernelOverview {
-    pub fn open() -> Result<Self, String> {
-        KernelWatch::open().map(Self).map_err(in_words)
-    }
-}
-
-impl Shown for KernelOverview {
+impl Shown for KernelWatch {
     type Look = KernelLook;
     const INDENT: usize = 8;
 
     fn look(&mut self) -> Result<KernelLook, String> {
-        self.0.look().map_err(in_words)
+        Self::look(self).map_err(in_words)
     }
 
     fn lines(&self, look: &KernelLook, before: Option<&KernelLook>, _: Option<Terminal>) -> Vec<LiveLine> {

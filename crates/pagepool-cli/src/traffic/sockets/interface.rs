@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pagepool_link::{Ethtool, LinkError, LinkInfo, Netlink, SshSession, cautions, shell_word};
 use pagepool_net::Driver;
 
-use crate::report::{error_chain, in_words, output};
+use crate::report::{in_words, output};
 use crate::traffic::options::Numbers;
 use crate::traffic::sockets::{HEADERS, HEADROOM};
 
@@ -53,13 +53,12 @@ impl Kernel {
     /// Looks up the interface of a device, with the given queues or all.
     pub fn interface(&mut self, device: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
         let (scheme, name) = split(device)?;
-        let failed = |error: LinkError| error_chain(&error);
-        let link = self.netlink.link(name).map_err(failed)?;
+        let link = self.netlink.link(name).map_err(in_words)?;
         let name = &*link.name; // ethtool takes no alternative name
         if link.mac.is_none() {
             return Err(format!("{name} is not an Ethernet interface: it has no MAC address"));
         }
-        let (rx, tx) = match self.ethtool.channels(name).map_err(failed)? {
+        let (rx, tx) = match self.ethtool.channels(name).map_err(in_words)? {
             Some(channels) => (channels.rx, channels.tx),
             None => (link.rx_queues, link.tx_queues),
         };
@@ -72,7 +71,7 @@ impl Kernel {
                 shell_word(name)
             ));
         }
-        let ring = self.ethtool.rx_ring(name).map_err(failed)?;
+        let ring = self.ethtool.rx_ring(name).map_err(in_words)?;
         let hardware_ring = ring.map_or(0, |(slots, _)| slots);
         let device = format!("{scheme}:{}", link.name);
         Ok(Interface { device, link, queues, queues_of: rx.min(tx), hardware_ring })
