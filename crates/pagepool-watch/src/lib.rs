@@ -67,6 +67,7 @@ pub mod commands {
     pub use crate::kernel_list::numbers;
     pub use crate::late_thread::{LateThread, MoreQueues};
     pub use crate::pool_moved::{per_second, recycled_of};
+    pub use crate::published::model::places;
     pub use crate::words::{bytes, error_chain, grouped, spoken};
 }
 

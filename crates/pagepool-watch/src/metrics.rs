@@ -22,7 +22,7 @@ use prometheus_client::registry::Registry;
 use pagepool::published::{is_shown, shown};
 use pagepool::{DeferredStats, Stats};
 
-use crate::published::model::{EntryView, Life, PoolView, ProcessView};
+use crate::published::model::{EntryView, Life, PoolView, ProcessView, param, places};
 
 /// Output format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,21 +155,11 @@ impl Families {
         if has_queue(pool) {
             self.counters("deferred_", pool.deferred.fields(), DeferredStats::DOCS, &labels);
         }
-        let pages = &pool.inflight;
-        let places = [
-            ("cache", pages.cache),
-            ("lanes", pages.lanes),
-            ("ring", pages.ring),
-            ("frag", pages.frag),
-            ("deferred", pages.deferred),
-            ("uncollected", pages.uncollected),
-            ("out", pages.out),
-        ];
-        for (place, count) in places {
+        for (place, count) in places(&pool.inflight) {
             let labels = [labels(), vec![("place", place.to_owned())]].concat();
             self.gauge("pages", "Pages of the pool by place.", labels, Number::Count(count));
         }
-        let total = Number::Count(pages.total.max(0) as u64);
+        let total = Number::Count(pool.inflight.total.max(0) as u64);
         self.gauge("inflight", "Pages of the pool, idle or out.", labels(), total);
         let bytes = Number::Count(pool.inflight_bytes());
         self.gauge("inflight_bytes", "Bytes of the pool's pages, idle or out.", labels(), bytes);
@@ -250,7 +240,7 @@ fn of_pool(process: &ProcessView, pool: &PoolView) -> Labels {
     let mut labels = of_process(process);
     labels.extend([("pool", pool.name.clone()), ("id", pool.id.to_string())]);
     let below = process.entries.iter().filter(|entry| entry.pool_id() == Some(pool.id.into()));
-    if let Some(entry) = below.into_iter().find(|entry| entry.params.iter().any(|(key, _)| key == "queue")) {
+    if let Some(entry) = below.into_iter().find(|entry| param(&entry.params, "queue").is_some()) {
         labels.extend(interface_and_queue(entry));
     }
     labels
@@ -264,16 +254,12 @@ fn of_entry(process: &ProcessView, entry: &EntryView) -> Labels {
 }
 
 fn interface_and_queue(entry: &EntryView) -> Labels {
-    let of = |label| {
-        let value = entry.params.iter().find(|(key, _)| key == label);
-        value.map(|(_, value)| (label, value.clone()))
-    };
+    let of = |label| param(&entry.params, label).map(|value| (label, value.to_owned()));
     [of("interface"), of("queue")].into_iter().flatten().collect()
 }
 
 fn has_queue(pool: &PoolView) -> bool {
-    let capacity = pool.params.iter().find(|(key, _)| key == "defer_capacity");
-    capacity.is_some_and(|(_, value)| value != "0")
+    param(&pool.params, "defer_capacity").is_some_and(|capacity| capacity != "0")
 }
 
 fn seconds(time: SystemTime) -> Number {

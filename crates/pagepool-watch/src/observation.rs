@@ -74,6 +74,11 @@ impl Observation {
         self.process(process)?.pools.iter().find(same)
     }
 
+    /// Finds a pool of another look in this one, with its process.
+    pub(crate) fn both(&self, process: &ProcessView, pool: &PoolView) -> Option<(&ProcessView, &PoolView)> {
+        Some((self.process(process)?, self.pool(process, pool)?))
+    }
+
     /// The file of a process, if another process has the same name and PID.
     pub fn namesake(&self, process: &ProcessView) -> Option<String> {
         let same = |other: &&ProcessView| (&other.name, other.pid) == (&process.name, process.pid);

@@ -27,8 +27,7 @@ impl PoolMoved {
         process: &ProcessView,
         pool: &PoolView,
     ) -> Option<Self> {
-        let earlier =
-            before.process(process).and_then(|earlier| Some((earlier, before.pool(process, pool)?)));
+        let earlier = before.both(process, pool);
         if earlier.is_none() && pool.created < before.at {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use pagepool_watch::commands::recycled_of;
+use pagepool_watch::commands::{places, recycled_of};
 use pagepool_watch::{EntryView, Life, Observation, PoolView, ProcessView};
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,6 @@ fn process(process: &ProcessView) -> Value {
 }
 
 fn pool(pool: &PoolView) -> Value {
-    let pages = &pool.inflight;
     json!({
         "id": pool.id,
         "name": pool.name,
@@ -49,13 +48,10 @@ fn pool(pool: &PoolView) -> Value {
         "created": seconds(pool.created),
         "detach_time": pool.detached.map(seconds),
         "page_bytes": pool.page_bytes,
-        "inflight": pages.total,
+        "inflight": pool.inflight.total,
         "inflight_mem": pool.inflight_bytes(),
         "recycled_percent": recycled_of(&[pool.stats]),
-        "pages": {
-            "cache": pages.cache, "lanes": pages.lanes, "ring": pages.ring, "frag": pages.frag,
-            "deferred": pages.deferred, "uncollected": pages.uncollected, "out": pages.out,
-        },
+        "pages": object(places(&pool.inflight)),
         "stats": object(pool.stats.fields()),
         "frag_waste": pool.frag_waste,
         "deferred": object(pool.deferred.fields()),

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use pagepool::{DeferredStats, Inflight};
-use pagepool_watch::commands::spoken;
+use pagepool_watch::commands::{self, spoken};
 use pagepool_watch::{Life, Observation, ProcessView, RunFolder, shown_path};
 
 use crate::report::{grouped, in_words};
@@ -37,19 +37,12 @@ pub fn percent(of: f64) -> String {
 
 /// Where the pages of a pool are. Places without pages are left out, except "out".
 pub fn places(inflight: &Inflight) -> String {
-    let Inflight { cache, lanes, ring, frag, deferred, uncollected, out, .. } = *inflight;
-    let inside = [
-        ("cache", cache),
-        ("lanes", lanes),
-        ("ring", ring),
-        ("fragment page", frag),
-        ("deferred", deferred),
-        ("uncollected", uncollected),
-    ];
-    let some = inside.iter().filter(|(_, pages)| *pages > 0);
-    let mut all: Vec<_> = some.map(|(place, pages)| format!("{place} {}", grouped(*pages))).collect();
-    all.push(format!("out {}", grouped(out)));
-    all.join(", ")
+    let some = commands::places(inflight).into_iter().filter(|(place, pages)| *pages > 0 || *place == "out");
+    let named = some.map(|(place, pages)| match place {
+        "frag" => format!("fragment page {}", grouped(pages)),
+        _ => format!("{place} {}", grouped(pages)),
+    });
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// Whether the deferred queue of a pool was ever used.

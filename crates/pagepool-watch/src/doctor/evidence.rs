@@ -7,6 +7,8 @@ use std::time::Duration;
 use pagepool::{Inflight, Stats};
 use pagepool_link::KernelPoolStats;
 
+use crate::published::model::param;
+
 /// A pool younger than this at the first look is still being filled; its slow calls are not judged.
 pub const WARM_UP: Duration = Duration::from_secs(5);
 /// The fewest looks that can show a steady rise of buffers that are out.
@@ -21,7 +23,8 @@ pub struct Evidence {
     pub links: Vec<LinkEvidence>,
     pub kernel_pools: Vec<KernelPoolEvidence>,
     pub cpus: CpuEvidence,
-    pub huge_pages: HugePageEvidence,
+    /// `always`, `madvise` or `never`; `None` without transparent huge pages.
+    pub transparent_huge_pages: Option<String>,
     pub unseen: Unseen,
 }
 
@@ -183,12 +186,6 @@ pub struct CpuEvidence {
     pub governors: Vec<(usize, String)>,
 }
 
-#[derive(Clone, Debug, Default)]
-pub struct HugePageEvidence {
-    /// `always`, `madvise` or `never`; `None` without transparent huge pages.
-    pub transparent: Option<String>,
-}
-
 impl Evidence {
     pub fn alive(&self) -> impl Iterator<Item = &ProcessEvidence> {
         self.processes.iter().filter(|process| process.dead_for.is_none())
@@ -338,10 +335,6 @@ impl CpuEvidence {
     }
 }
 
-fn param<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
-}
-
 /// Evidence without a finding, for tests of rules to break.
 #[cfg(test)]
 pub mod healthy {
@@ -470,7 +463,7 @@ pub mod healthy {
             links: vec![link()],
             kernel_pools: vec![kernel],
             cpus: CpuEvidence { nodes: vec![(0, vec![0, 1, 2]), (1, vec![3])], governors },
-            huge_pages: HugePageEvidence { transparent: Some("madvise".into()) },
+            transparent_huge_pages: Some("madvise".into()),
             unseen: Unseen::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use pagepool_link::shell_word;
 
-use super::evidence::Evidence;
+use super::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
 
 /// A rule of the doctor. Its texts are Markdown, with links that are relative to the folder `docs` of the
 /// repository.
@@ -90,8 +90,38 @@ impl Finding {
         Self { place: place.into(), of: of.into(), seen: seen.into(), fix: None, rate }
     }
 
+    pub fn of_pool(
+        process: &ProcessEvidence,
+        pool: &PoolEvidence,
+        seen: impl Into<String>,
+        rate: f64,
+    ) -> Self {
+        Self::new(format!("{}, pool {}", process.title(), pool.name), &*pool.name, seen, rate)
+    }
+
+    pub fn of_link(link: &LinkEvidence, seen: impl Into<String>, rate: f64) -> Self {
+        Self::new(format!("interface {}", link.name), &*link.name, seen, rate)
+    }
+
+    /// `of`: the argument of the rule's commands. The rate is that of the socket's packets.
+    pub fn of_socket(
+        evidence: &Evidence,
+        (process, socket): (&ProcessEvidence, &EntryEvidence),
+        of: &str,
+        seen: impl Into<String>,
+    ) -> Self {
+        let packets = socket.moved("rx_packets").saturating_add(socket.moved("tx_packets"));
+        let place = format!("{}, socket {}", process.title(), socket.name);
+        Self::new(place, of, seen, evidence.per_second(packets))
+    }
+
     pub fn fixed_by(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
+    }
+
+    /// With this fix, if there is one.
+    pub fn fixed_if(self, fix: Option<impl Into<String>>) -> Self {
+        Self { fix: fix.map(Into::into).or(self.fix), ..self }
     }
 }
 

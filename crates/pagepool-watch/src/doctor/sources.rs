@@ -64,7 +64,7 @@ impl Sources {
         let links = links.evidence(root, &interrupts, &mut unseen);
         let names: Vec<_> = links.iter().filter(|_| some).map(|link| link.name.clone()).collect();
         let kernel_pools = kernel.evidence(some.then_some(&*names), &mut unseen);
-        let (cpus, huge_pages) = (cpus::cpus(root), cpus::huge_pages(root));
-        Evidence { seconds, processes, links, kernel_pools, cpus, huge_pages, unseen }
+        let (cpus, transparent_huge_pages) = (cpus::cpus(root), cpus::transparent_huge_pages(root));
+        Evidence { seconds, processes, links, kernel_pools, cpus, transparent_huge_pages, unseen }
     }
 }

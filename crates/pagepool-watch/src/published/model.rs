@@ -55,6 +55,24 @@ impl ProcessView {
     }
 }
 
+/// The value of a parameter.
+pub(crate) fn param<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+}
+
+/// The places of a pool's pages.
+pub fn places(pages: &Inflight) -> [(&'static str, u64); 7] {
+    [
+        ("cache", pages.cache),
+        ("lanes", pages.lanes),
+        ("ring", pages.ring),
+        ("frag", pages.frag),
+        ("deferred", pages.deferred),
+        ("uncollected", pages.uncollected),
+        ("out", pages.out),
+    ]
+}
+
 /// The sum of a counter over all entries; `None` if no entry has it.
 fn sum<'a>(entries: impl Iterator<Item = &'a EntryView>, name: &str) -> Option<u64> {
     let counters = entries.flat_map(|entry| &entry.counters).filter(|(counter, _)| counter == name);

@@ -18,7 +18,7 @@ use pagepool::{Error, ThreadView};
 
 use super::bytes::{Bytes, ReadBudget, Reader};
 use super::holders_block::{AsOf, block_at, holders};
-use super::model::{EntryView, Life, PoolView, ProcessView};
+use super::model::{EntryView, Life, PoolView, ProcessView, param};
 use super::pool_block::{PoolBlocks, PoolNumbers, Schema, numbers};
 
 /// Number of reads of a row that keeps changing.
@@ -146,8 +146,7 @@ fn check_header(reader: Reader<'_>, header: &Bytes) -> Result<(), Error> {
 
 fn ifindex_below(entries: &[EntryView], pool: u32) -> Option<u32> {
     let below = entries.iter().filter(|entry| entry.pool_id() == Some(pool.into()));
-    let mut params = below.flat_map(|entry| &entry.params);
-    params.find(|(key, _)| key == "ifindex").and_then(|(_, value)| value.parse().ok())
+    below.into_iter().find_map(|entry| param(&entry.params, "ifindex")).and_then(|index| index.parse().ok())
 }
 
 enum SeenEntry {

@@ -1,5 +1,7 @@
 //! The figures of some queues between two looks, for JSON lines.
 
+use pagepool::Inflight;
+use pagepool_watch::commands::places;
 use serde_json::{Map, Value};
 
 use crate::report::object;
@@ -56,17 +58,12 @@ fn packets(ports: &[PortSample]) -> NamedCounts {
 
 /// Where the pages of the pools are, and how many pages of any pool the NICs have.
 fn pages(ports: &[PortSample]) -> NamedCounts {
-    vec![
-        ("cache", sum(ports, |at| at.pool.1.cache)),
-        ("lanes", sum(ports, |at| at.pool.1.lanes)),
-        ("ring", sum(ports, |at| at.pool.1.ring)),
-        ("frag", sum(ports, |at| at.pool.1.frag)),
-        ("deferred", sum(ports, |at| at.pool.1.deferred)),
-        ("uncollected", sum(ports, |at| at.pool.1.uncollected)),
-        ("out", sum(ports, |at| at.pool.1.out)),
-        ("rx", sum(ports, |at| at.nic.in_rx)),
-        ("tx", sum(ports, |at| at.nic.in_tx)),
-    ]
+    let mut all = NamedCounts::from(places(&Inflight::default()));
+    for at in ports {
+        all.iter_mut().zip(places(&at.pool.1)).for_each(|((_, sum), (_, pages))| *sum += pages);
+    }
+    all.extend([("rx", sum(ports, |at| at.nic.in_rx)), ("tx", sum(ports, |at| at.nic.in_tx))]);
+    all
 }
 
 #[cfg(test)]

@@ -81,9 +81,8 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
             grouped(last),
             bytes((rate * pool.page_bytes as f64) as u64)
         );
-        let place = format!("{}, pool {}", process.title(), pool.name);
-        let finding = Finding::new(place, &*pool.name, seen, rate);
-        Some(if grown.is_empty() { finding } else { finding.fixed_by(RETURN_THEM) })
+        let fix = (!grown.is_empty()).then_some(RETURN_THEM);
+        Some(Finding::of_pool(process, pool, seen, rate).fixed_if(fix))
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -131,9 +130,8 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
             grouped(pool.pages.out),
             pool.holders_in_words()
         );
-        let place = format!("{}, pool {}", process.title(), pool.name);
         let is_it = old >= LEAST_RISE && pool.allocated() > 0 && !has_hidden_device(process, pool);
-        is_it.then(|| Finding::new(place, &*pool.name, seen, 0.0))
+        is_it.then(|| Finding::of_pool(process, pool, seen, 0.0))
     };
     evidence.pools().filter_map(of).collect()
 }
@@ -173,8 +171,7 @@ fn detached(evidence: &Evidence) -> Vec<Finding> {
             let Some(time) = pool.detached.filter(|time| time.as_secs() >= LATE) else { continue };
             let (ago, out) = (spoken(time), grouped(pool.pages.out));
             let seen = format!("It ended {ago} ago. Pages still out: {out}.{}", pool.holders_in_words());
-            let place = format!("{}, pool {}", process.title(), pool.name);
-            all.push(Finding::new(place, &*pool.name, seen, 0.0));
+            all.push(Finding::of_pool(process, pool, seen, 0.0));
         }
     }
     all

@@ -55,13 +55,11 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
             bytes(size),
             grouped(rate as u64)
         );
-        let never = evidence.huge_pages.transparent.as_deref() == Some("never");
-        let place = format!("{}, pool {}", process.title(), pool.name);
-        let finding = Finding::new(place, &*pool.name, seen, rate);
+        let never = evidence.transparent_huge_pages.as_deref() == Some("never");
         let enable = "Run `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` and restart the \
                       program. Or reserve huge pages with `sysctl vm.nr_hugepages=N`, and use `--hugepages` \
                       or `Backing::Huge2M`.";
-        Some(if never { finding.fixed_by(enable) } else { finding })
+        Some(Finding::of_pool(process, pool, seen, rate).fixed_if(never.then_some(enable)))
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -99,11 +97,9 @@ fn colour_lost(evidence: &Evidence) -> Vec<Finding> {
         let rate = evidence.per_second(pool.allocated());
         let asked = pool.number("colour").unwrap_or(0);
         let seen = format!("colours is 1, colour is {asked}, and {} pages are out.", grouped(pool.pages.out));
-        let finding =
-            Finding::new(format!("{}, pool {}", process.title(), pool.name), &*pool.name, seen, rate);
         let off =
             "Leave `colour` on (C: no PAGEPOOL_NO_COLOUR), with a `max_len` that leaves room in the page.";
-        let finding = if asked == 0 { finding.fixed_by(off) } else { finding };
+        let finding = Finding::of_pool(process, pool, seen, rate).fixed_if((asked == 0).then_some(off));
         (rate >= BUSY).then_some(finding)
     };
     evidence.warm_pools().filter(|(_, pool)| is_lost(pool)).filter_map(of).collect()

@@ -1,5 +1,6 @@
 //! Lost packets: without a buffer, at a full ring, refused, dropped by the card, or not sent.
 
+use super::sockets::pool_of;
 use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
@@ -60,9 +61,8 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
         seen.extend(
             (lost > 0).then(|| format!("{} packets found no buffer ({rate} per second)", grouped(lost))),
         );
-        let place = format!("{}, pool {}", process.title(), pool.name);
         let rate = evidence.per_second(lost.max(failed));
-        let finding = Finding::new(place, &*pool.name, seen.join("; ") + ".", rate);
+        let finding = Finding::of_pool(process, pool, seen.join("; ") + ".", rate);
         let finding = match late {
             _ if failed > 0 => finding.fixed_by(no_pages(process, pool)),
             Some(device) => finding.fixed_by(too_late(evidence, process, device)),
@@ -202,7 +202,6 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
         let came = sockets.map(|(_, of, _)| of.moved("rx_packets")).fold(0, u64::saturating_add);
         let is_much = link.dropped > 0 && link.dropped.saturating_mul(ONE_IN) >= came;
         let (slots, most) = link.rx_ring.filter(|_| is_much)?;
-        let name = &link.name;
         let rate = evidence.per_second(link.dropped);
         let seen = format!(
             "The NIC dropped {} packets ({} per second). Its ring has {} slots, and could have {}.",
@@ -211,7 +210,7 @@ fn card_dropped(evidence: &Evidence) -> Vec<Finding> {
             grouped(slots.into()),
             grouped(most.into())
         );
-        let finding = Finding::new(format!("interface {name}"), name, seen, rate);
+        let finding = Finding::of_link(link, seen, rate);
         let longer = format!("`ethtool -G {{of}} rx {most}` lengthens the hardware ring.");
         Some(match link.queues {
             _ if slots < most => finding.fixed_by(longer),
@@ -301,8 +300,7 @@ fn of_entry(
     (name, count): (&str, u64),
 ) -> Finding {
     let place = format!("{}, {} {}", process.title(), entry.kind, entry.name);
-    let pool = process.pools.iter().find(|pool| Some(pool.id) == entry.pool);
-    let of = pool.map_or(&process.name, |pool| &pool.name);
+    let of = pool_of(process, entry);
     Finding::new(place, of, rose(evidence, name, count) + ".", evidence.per_second(count))
 }
 

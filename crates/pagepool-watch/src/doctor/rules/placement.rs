@@ -1,6 +1,5 @@
 //! The CPUs and nodes of threads, interrupts, cards and memory.
 
-use super::sockets::{place, rate};
 use crate::doctor::evidence::{
     CpuEvidence, EntryEvidence, Evidence, InterruptEvidence, LinkEvidence, ProcessEvidence, ThreadEvidence,
 };
@@ -46,8 +45,7 @@ fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
             let name = &thread.name;
             let seen =
                 format!("Thread {name} runs on node {here}, but the pool takes pages from node {there}.");
-            let place = format!("{}, pool {}", process.title(), pool.name);
-            all.push(Finding::new(place, &*pool.name, seen, evidence.per_second(pool.allocated())));
+            all.push(Finding::of_pool(process, pool, seen, evidence.per_second(pool.allocated())));
         }
     }
     all
@@ -80,7 +78,7 @@ fn off_node_card(evidence: &Evidence) -> Vec<Finding> {
         let (interface, name) = (&link.name, &thread.name);
         let seen =
             format!("The NIC of {interface} is on node {there}, but thread {name} runs on node {here}.");
-        let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
+        let finding = Finding::of_socket(evidence, (process, socket), &link.name, seen);
         (here != there).then_some(finding)
     };
     evidence.receivers().filter_map(of).collect()
@@ -118,8 +116,7 @@ fn off_node_irq(evidence: &Evidence) -> Vec<Finding> {
             let cpus = evidence.cpus.nodes.iter().find(|(node, _)| *node == here);
             let cpus = cpus.map(|(_, cpus)| ranges(cpus)).unwrap_or_default();
             let fix = format!("Run `echo {cpus} > /proc/irq/{}/smp_affinity_list`.", interrupt.number);
-            let rate = rate(evidence, socket);
-            all.push(Finding::new(place(process, socket), &*link.name, seen, rate).fixed_by(fix));
+            all.push(Finding::of_socket(evidence, (process, socket), &link.name, seen).fixed_by(fix));
         }
     }
     all
@@ -164,14 +161,14 @@ fn irq_on_cpu(evidence: &Evidence) -> Vec<Finding> {
                 thread.name,
                 thread.busy * 100.0
             );
-            let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
+            let finding = Finding::of_socket(evidence, (process, socket), &link.name, seen);
             let other = another_cpu(evidence, cpu);
             let fix = other.map(|other| {
                 let number = interrupt.number;
                 let file = format!("/proc/irq/{number}/smp_affinity_list");
                 format!("Run `echo {other} > {file}`, and exclude the IRQ from irqbalance.")
             });
-            all.push(fix.map_or(finding.clone(), |fix| finding.fixed_by(fix)));
+            all.push(finding.fixed_if(fix));
         }
     }
     all
@@ -254,7 +251,7 @@ fn irqs_on_one_cpu(evidence: &Evidence) -> Vec<Finding> {
         let often = grouped(rate as u64);
         let numbers = numbers.join(", ");
         let seen = format!("IRQs {numbers} all go to CPU {cpu}, together {often} times per second.");
-        Some(Finding::new(format!("interface {}", link.name), &*link.name, seen, rate))
+        Some(Finding::of_link(link, seen, rate))
     };
     evidence.links.iter().filter_map(of).collect()
 }

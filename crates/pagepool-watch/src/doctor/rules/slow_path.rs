@@ -234,8 +234,7 @@ fn low_water(evidence: &Evidence) -> Vec<Finding> {
             grouped(left),
             grouped(pool.pages.out)
         );
-        let place = format!("{}, pool {}", process.title(), pool.name);
-        (left < least && !is_told).then(|| Finding::new(place, &*pool.name, seen, 0.0))
+        (left < least && !is_told).then(|| Finding::of_pool(process, pool, seen, 0.0))
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -250,9 +249,8 @@ fn found(
     let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
         let count = count(process, pool);
         let share = format!("{:.2} %", pool.percent(count));
-        let place = format!("{}, pool {}", process.title(), pool.name);
         let seen = say(process, pool, &share);
-        let finding = Finding::new(place, &*pool.name, seen, evidence.per_second(count));
+        let finding = Finding::of_pool(process, pool, seen, evidence.per_second(count));
         let is_busy = evidence.per_second(pool.allocated()) >= BUSY;
         (is_busy && count >= LEAST && pool.percent(count) >= percent).then_some(finding)
     };

@@ -49,9 +49,7 @@ fn link_down(evidence: &Evidence) -> Vec<Finding> {
         };
         let of: Vec<_> = evidence.alive().filter(has_socket).map(ProcessEvidence::title).collect();
         let seen = format!("It {seen}. Processes with sockets on it: {}.", of.join("; "));
-        let finding = Finding::new(format!("interface {}", link.name), &*link.name, seen, 0.0);
-        let finding = fix.map_or(finding.clone(), |fix| finding.fixed_by(fix));
-        (!of.is_empty()).then_some(finding)
+        (!of.is_empty()).then(|| Finding::of_link(link, seen, 0.0).fixed_if(fix))
     };
     evidence.links.iter().filter_map(of).collect()
 }
@@ -85,7 +83,7 @@ fn generic_xdp(evidence: &Evidence) -> Vec<Finding> {
         let why = socket.param("attach_reason").map_or(String::new(), |why| format!(" Reason: {why}."));
         let driver = driver(link);
         let seen = format!("XDP runs in generic mode, although driver {driver} supports native mode.{why}");
-        Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket))
+        Finding::of_socket(evidence, (process, socket), &link.name, seen)
     };
     evidence.receivers().filter(is_generic).map(of).collect()
 }
@@ -131,12 +129,7 @@ fn copy_mode(evidence: &Evidence) -> Vec<Finding> {
              and the MTU is {mtu}.",
             driver(link)
         );
-        all.push(Finding::new(
-            place(process, socket),
-            pool_of(process, socket),
-            seen,
-            rate(evidence, socket),
-        ));
+        all.push(Finding::of_socket(evidence, (process, socket), pool_of(process, socket), seen));
     }
     all
 }
@@ -173,7 +166,7 @@ fn offloads(evidence: &Evidence) -> Vec<Finding> {
         };
         for fault in &link.offloads {
             let seen = format!("{}.", fault.effect.trim_end_matches('.'));
-            let finding = Finding::new(place(process, socket), &*link.name, seen, rate(evidence, socket));
+            let finding = Finding::of_socket(evidence, (process, socket), &link.name, seen);
             let run = |command: &String| format!("Run `{command}`, or use `--fix-offloads`.");
             let command = fault.command.as_ref().map(run);
             let nothing = || "These offloads cannot be turned off: receive on another interface.".to_owned();
@@ -187,14 +180,6 @@ fn offloads(evidence: &Evidence) -> Vec<Finding> {
 pub fn pool_of<'a>(process: &'a ProcessEvidence, socket: &EntryEvidence) -> &'a str {
     let pool = process.pools.iter().find(|pool| Some(pool.id) == socket.pool);
     pool.map_or(&process.name, |pool| &pool.name)
-}
-
-pub fn place(process: &ProcessEvidence, socket: &EntryEvidence) -> String {
-    format!("{}, socket {}", process.title(), socket.name)
-}
-
-pub fn rate(evidence: &Evidence, socket: &EntryEvidence) -> f64 {
-    evidence.per_second(socket.moved("rx_packets").saturating_add(socket.moved("tx_packets")))
 }
 
 fn driver(link: &LinkEvidence) -> &str {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::doctor::evidence::{CpuEvidence, HugePageEvidence};
+use crate::doctor::evidence::CpuEvidence;
 use crate::kernel_list::numbers;
 
 /// Nodes that have CPUs, and governors unless the hardware chooses the frequency.
@@ -27,11 +27,11 @@ pub fn cpus(root: &Path) -> CpuEvidence {
 }
 
 /// The word in brackets.
-pub fn huge_pages(root: &Path) -> HugePageEvidence {
+pub fn transparent_huge_pages(root: &Path) -> Option<String> {
     let text =
         fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    HugePageEvidence { transparent: chosen.map(|(word, _)| word.to_owned()) }
+    chosen.map(|(word, _)| word.to_owned())
 }
 
 #[cfg(test)]
@@ -60,8 +60,8 @@ mod tests {
         assert_eq!((there.node_of(1), there.node_of(2), there.node_of(3)), (Some(0), Some(1), None));
         assert_eq!((there.node_of_all(&[0, 1]), there.node_of_all(&[1, 2])), (Some(0), None));
         assert_eq!(there.governors, [(2, "powersave".to_owned())]);
-        assert_eq!(huge_pages(folder.path()).transparent.as_deref(), Some("never"));
-        assert_eq!(huge_pages(Path::new("/nonexistent")).transparent, None);
+        assert_eq!(transparent_huge_pages(folder.path()).as_deref(), Some("never"));
+        assert_eq!(transparent_huge_pages(Path::new("/nonexistent")), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use pagepool_link::{
 use super::interrupts::Interrupts;
 use crate::doctor::evidence::{LinkEvidence, LinkState, OffloadEvidence, ProcessEvidence, Unseen};
 use crate::observation::Observation;
-use crate::published::model::{EntryView, Life};
+use crate::published::model::{EntryView, Life, param};
 use crate::words::error_chain;
 
 /// The netlink clients, and the interfaces with sockets of processes.
@@ -105,7 +105,7 @@ fn state(link: &LinkInfo) -> LinkState {
 
 /// The interface of a socket, its name when opened, and the XDP mode if it receives.
 fn on(socket: &EntryView) -> Option<(u32, String, Option<XdpMode>)> {
-    let param = |name| socket.params.iter().find(|(key, _)| key == name).map(|(_, value)| &**value);
+    let param = |name| param(&socket.params, name);
     let mode = param("attach").map(|attach| match attach {
         "generic" => XdpMode::Generic,
         _ => XdpMode::Native,

@@ -24,7 +24,7 @@ fn process_of(looks: &[Observation], last: &Observation, process: &ProcessView) 
         Life::Dead { last_sign } => Some(last.at.duration_since(last_sign).unwrap_or_default()),
         _ => None,
     };
-    let before = looks.first().and_then(|first| same(first, process));
+    let before = looks.first().and_then(|first| first.process(process));
     ProcessEvidence {
         name: process.name.clone(),
         pid: process.pid,
@@ -38,26 +38,16 @@ fn process_of(looks: &[Observation], last: &Observation, process: &ProcessView) 
     }
 }
 
-/// The process in another look.
-fn same<'a>(look: &'a Observation, process: &ProcessView) -> Option<&'a ProcessView> {
-    look.processes.iter().find(|other| other.file == process.file)
-}
-
 fn pool_of(
     looks: &[Observation],
     last: &Observation,
     process: &ProcessView,
     pool: &PoolView,
 ) -> PoolEvidence {
-    let at = |look| {
-        let process = same(look, process)?;
-        let is_it = |other: &&PoolView| (other.id, other.created) == (pool.id, pool.created);
-        process.pools.iter().find(is_it).map(|pool| (process, pool))
-    };
     let held = |(process, pool): (&ProcessView, &PoolView)| {
         pool.inflight.out.saturating_sub(process.waiting_for_packets(pool).unwrap_or(0))
     };
-    let first = looks.first().and_then(at);
+    let first = looks.first().and_then(|first| first.both(process, pool));
     let age = |look: &Observation| look.at.duration_since(pool.created).unwrap_or_default();
     PoolEvidence {
         id: pool.id,
@@ -70,7 +60,7 @@ fn pool_of(
         params: pool.params.clone(),
         moved: pool.stats.since(&first.map_or(Stats::default(), |(_, pool)| pool.stats)),
         pages: pool.inflight,
-        held: looks.iter().filter_map(at).map(held).collect(),
+        held: looks.iter().filter_map(|look| look.both(process, pool)).map(held).collect(),
         holders: pool
             .holders
             .as_ref()
