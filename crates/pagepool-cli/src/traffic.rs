@@ -20,6 +20,6 @@ mod shared_state;
 pub(crate) mod sockets;
 mod watch;
 
-pub use port_sample::{PortSample, pool_fields, sum};
+pub use port_sample::{PortSample, sum};
 pub use shared_state::{Checked, Phase, RunEnd, Sample, SharedState};
 pub use watch::{Trigger, Watch};

@@ -5,7 +5,7 @@ use pagepool::{PAGE_SIZE, PoolRef};
 use super::action::DemoAction;
 use crate::report::{LossLimit, LossShare, Verdict};
 use crate::traffic::figures::losses;
-use crate::traffic::{PortSample, figures, pool_fields};
+use crate::traffic::{PortSample, figures};
 
 #[derive(Debug)]
 pub struct DemoResult {
@@ -73,8 +73,6 @@ impl DemoResult {
         verdict.count("pages_taken", pages_taken, "pages taken from the arena", &note);
         figures::judge_pools(verdict, &self.warm, &self.end, pools);
         verdict.field("nic_errors", nic_errors);
-        verdict.field("recycled_percent", figures::recycled_percent(&self.warm, &self.end));
-        verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
         verdict.field("ports", self.end.iter().map(PortSample::fields).collect::<Vec<_>>());
         verdict.fail_count(nic_errors, "descriptors or lengths of the NICs were invalid");
     }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use pagepool::Inflight;
 use pagepool_link::{KernelPagePool, KernelPoolStats};
-use pagepool_watch::commands::per_second;
+use pagepool_watch::commands::{per_second, places};
 use pagepool_watch::{PoolMoved, PoolView, ProcessView};
 use ratatui::style::Color;
 
@@ -32,32 +31,29 @@ pub struct PagePlace {
     pub name: &'static str,
     pub colour: Color,
     pub about: &'static str,
-    /// Its pages, from those of the pool, and the pages that wait for packets.
-    pages: fn(&Inflight, u64) -> u64,
 }
 
-/// Makes the table of places: letter, name, colour, pages and meaning.
+/// Makes the table of places: letter, name, colour and meaning.
 macro_rules! places {
-    ($($letter:literal $name:literal $colour:ident ($pages:expr) $about:literal;)+) => {
+    ($($letter:literal $name:literal $colour:ident $about:literal;)+) => {
         pub const PLACES: [PagePlace; 8] = [$(PagePlace {
             letter: $letter,
             name: $name,
             colour: Color::$colour,
             about: $about,
-            pages: $pages,
         }),+];
     };
 }
 
 places! {
-    'c' "cache" Green (|of, _| of.cache) "in the owner's cache: the next allocations come from here";
-    'l' "lanes" Cyan (|of, _| of.lanes) "being returned by other threads";
-    'r' "ring" Blue (|of, _| of.ring) "returned; used at the owner's next refill";
-    'f' "fragment" LightGreen (|of, _| of.frag) "the page that fragments are cut from";
-    'd' "deferred" Magenta (|of, _| of.deferred) "in the deferred queue: a reader may still use them";
-    'u' "uncollected" LightBlue (|of, _| of.uncollected) "in returned fragments, not yet collected";
-    'w' "waiting" Yellow (|_, waiting| waiting) "at the device, waiting for packets";
-    'o' "out" Red (|of, waiting| of.out - waiting) "held by the program: in use, in queues, being sent";
+    'c' "cache" Green "in the owner's cache: the next allocations come from here";
+    'l' "lanes" Cyan "being returned by other threads";
+    'r' "ring" Blue "returned; used at the owner's next refill";
+    'f' "fragment" LightGreen "the page that fragments are cut from";
+    'd' "deferred" Magenta "in the deferred queue: a reader may still use them";
+    'u' "uncollected" LightBlue "in returned fragments, not yet collected";
+    'w' "waiting" Yellow "at the device, waiting for packets";
+    'o' "out" Red "held by the program: in use, in queues, being sent";
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +102,7 @@ impl TopRow {
             bytes: pool.inflight_bytes(),
             out: Some(pool.inflight.out),
             oldest: pool.holders.as_ref().and_then(|holders| holders.oldest.first()).map(|holder| holder.age),
-            places: places(process, pool),
+            places: places_of(process, pool),
         }
     }
 
@@ -161,10 +157,11 @@ impl RowRates {
 }
 
 /// The pages of each place. Devices report theirs a moment later.
-fn places(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
-    let pages = &pool.inflight;
-    let waiting = process.waiting_for_packets(pool).unwrap_or(0).min(pages.out);
-    PLACES.map(|place| (place.pages)(pages, waiting))
+fn places_of(process: &ProcessView, pool: &PoolView) -> [u64; PLACES.len()] {
+    let [cache, lanes, ring, frag, deferred, uncollected, out] =
+        places(&pool.inflight).map(|(_, pages)| pages);
+    let waiting = process.waiting_for_packets(pool).unwrap_or(0).min(out);
+    [cache, lanes, ring, frag, deferred, uncollected, waiting, out - waiting]
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use pagepool::{PoolRef, Stats};
 use pagepool_net::{DeviceStats, KernelStats};
 use pagepool_watch::commands::recycled_of;
 
-use crate::report::{Verdict, without_zeros};
+use crate::report::{Verdict, object, without_zeros};
 use crate::traffic::{PortSample, sum};
 
 pub const PROOF: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
@@ -53,6 +53,13 @@ pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample
     let what = "slow allocations after warm-up";
     verdict.count("slow_after_warmup", slow, what, "must be 0: calls to the arena");
     verdict.count("missing", missing, "buffers missing at the end", "must be 0");
+    verdict.field("recycled_percent", recycled_percent(warm, end));
+    let fields = |pool: &PoolRef| {
+        let mut fields = object(pool.stats().fields());
+        fields.insert("name".into(), pool.name().into());
+        fields
+    };
+    verdict.field("pools", pools.iter().map(fields).collect::<Vec<_>>());
     verdict.fail_count(slow, "calls to the arena after the warm-up");
     verdict.fail_count(missing, "buffers were not returned");
     match missing {

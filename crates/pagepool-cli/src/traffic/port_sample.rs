@@ -1,6 +1,6 @@
 //! The counts of a port at one time, as its thread sees them.
 
-use pagepool::{Inflight, PoolRef, Stats};
+use pagepool::{Inflight, Stats};
 use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PacketHandler, PathStats, PortId, Stack, TxQueue};
 use serde_json::{Map, Value};
 
@@ -60,12 +60,6 @@ impl PortSample {
 /// The sum of a count over ports.
 pub fn sum(ports: &[PortSample], of: impl Fn(&PortSample) -> u64) -> u64 {
     ports.iter().map(of).sum()
-}
-
-pub fn pool_fields(pool: &PoolRef) -> Map<String, Value> {
-    let mut fields = object(pool.stats().fields());
-    fields.insert("name".into(), pool.name().into());
-    fields
 }
 
 #[cfg(test)]

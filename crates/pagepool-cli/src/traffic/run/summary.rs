@@ -12,7 +12,7 @@ use crate::traffic::capture::CaptureResult;
 use crate::traffic::figures::losses::LOSSES;
 use crate::traffic::figures::{BufferLocations, QueueName, losses};
 use crate::traffic::sockets::{OpenedInterface, common_mode};
-use crate::traffic::{PortSample, RunEnd, Sample, figures, pool_fields, sum};
+use crate::traffic::{PortSample, RunEnd, Sample, figures, sum};
 
 /// If an interface among several loses all of this many packets, that is not by chance.
 const NOT_BY_CHANCE: u64 = 100;
@@ -144,9 +144,8 @@ impl TrafficResult {
         let parts: Vec<_> = [("make", make)].into_iter().chain(parts).collect();
         let total: f64 = parts.iter().map(|(_, cycles)| cycles).sum();
         let cycles = parts.iter().map(|(key, cycles)| (key.to_string(), Value::from(*cycles)));
-        let mut cycles: Map<_, _> = cycles.collect();
-        cycles.insert("total".into(), total.into());
-        cycles.insert("ticks_per_second".into(), ticks_per_second().into());
+        let others = [("total", total.into()), ("ticks_per_second", ticks_per_second().into())];
+        let cycles: Map<_, _> = cycles.chain(others.map(|(key, value)| (key.to_owned(), value))).collect();
         verdict.field("burst", burst);
         verdict.field("cycles", cycles);
         let some = parts.iter().filter(|(_, cycles)| *cycles >= 0.05);
@@ -265,14 +264,12 @@ impl TrafficResult {
     }
 
     fn memory(&self, verdict: &mut Verdict) {
-        let (ports, pools) = (&self.now.ports, &self.record.pools);
-        figures::judge_pools(verdict, &self.warm.ports, ports, pools);
-        verdict.field("recycled_percent", figures::recycled_percent(&self.warm.ports, ports));
+        let ports = &self.now.ports;
+        figures::judge_pools(verdict, &self.warm.ports, ports, &self.record.pools);
         verdict.field("kernel", object(figures::kernel(ports).entries()));
         verdict.field("buffer_locations", object(BufferLocations::of_ports(ports).0));
         // Equal to the number of buffers that are out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));
-        verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
         let named = self.record.names.iter().zip(ports).map(|(name, port)| {
             let mut fields = port.fields();
             fields.insert("name".into(), name.port().into());
