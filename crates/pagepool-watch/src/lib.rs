@@ -64,7 +64,7 @@ pub use published::run_folder::RunFolder;
 /// What the commands of `pagepool-cli` share with this crate. Not an API: any version may change it.
 #[doc(hidden)]
 pub mod commands {
-    pub use crate::kernel_list::numbers;
+    pub use crate::kernel_list::{numbers, ranges};
     pub use crate::late_thread::{LateThread, MoreQueues};
     pub use crate::pool_moved::{per_second, recycled_of};
     pub use crate::published::model::places;

@@ -111,13 +111,8 @@ impl SoakFigures {
 
     /// Prints the verdict, and returns the status.
     pub fn end(self, end: SoakSnapshot, verdict: &Verdict) -> ExitCode {
-        match self.json_lines {
-            Some(lines) => {
-                let beside = beside(&end);
-                lines.end(end.at, end.sample.ports, Some(beside), verdict)
-            }
-            None => verdict.print(self.options.is_json()),
-        }
+        let end = (end.at, end.sample.ports.clone(), Some(beside(&end)));
+        JsonLines::end(self.json_lines, end, verdict, self.options)
     }
 
     fn cells(&mut self, now: &SoakSnapshot) -> [String; 12] {

@@ -109,13 +109,9 @@ impl<'a> DemoFigures<'a> {
     /// Prints the verdict in the chosen form, and returns the status.
     pub fn end(self, result: &DemoResult, bytes: u64, verdict: &Verdict) -> ExitCode {
         let (at, arrived) = (Duration::from_secs_f64(result.seconds), result.arrived);
-        match self.json_lines {
-            Some(lines) => {
-                let end = Snapshot { at, arrived, bytes, ..Snapshot::default() };
-                lines.end(at, result.end.clone(), Some(end.beside()), verdict)
-            }
-            None => verdict.print(self.view.options.is_json()),
-        }
+        let end = Snapshot { at, arrived, bytes, ..Snapshot::default() };
+        let end = (at, result.end.clone(), Some(end.beside()));
+        JsonLines::end(self.json_lines, end, verdict, self.view.options)
     }
 }
 

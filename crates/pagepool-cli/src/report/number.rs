@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-pub use pagepool_watch::commands::grouped;
+pub use pagepool_watch::commands::{grouped, ranges};
 
 /// The rate per second of a count, as a whole number.
 pub fn per_second(count: u64, seconds: f64) -> String {
@@ -63,24 +63,9 @@ fn parse_count(text: &str) -> Option<u64> {
     (is_number && behind.len() <= places).then(|| format!("{before}{behind:0<places$}").parse().ok())?
 }
 
-/// Numbers as a list of ranges: `0-3,6`.
-pub fn ranges(numbers: &[u32]) -> String {
-    let text = |of: &[u32]| match of {
-        [first, .., last] => format!("{first}-{last}"),
-        _ => of[0].to_string(),
-    };
-    numbers.chunk_by(|one, next| one + 1 == *next).map(text).collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn successive_numbers_are_a_range() {
-        assert_eq!(ranges(&[0]), "0");
-        assert_eq!(ranges(&[0, 1, 2, 5, 4]), "0-2,5,4");
-    }
 
     #[test]
     fn thousands_millions_and_billions_are_read_and_nothing_else() {

@@ -76,15 +76,16 @@ impl JsonLines {
         print(&line);
     }
 
-    /// Prints the last line, which has the verdict, and returns the status.
+    /// Prints the last line, which has the verdict; without JSON lines, prints the verdict as the options say.
+    /// Returns the status.
     pub fn end(
-        mut self,
-        at: Duration,
-        now: Vec<PortSample>,
-        beside: Option<ExtraCounts>,
+        lines: Option<Self>,
+        (at, now, beside): (Duration, Vec<PortSample>, Option<ExtraCounts>),
         verdict: &Verdict,
+        options: FigureOptions,
     ) -> ExitCode {
-        let mut line = self.line(LAST, at, now, beside);
+        let Some(mut lines) = lines else { return verdict.print(options.is_json()) };
+        let mut line = lines.line(LAST, at, now, beside);
         line.insert("verdict".into(), serde_json::to_value(verdict).unwrap_or(Value::Null));
         print(&line);
         verdict.status()

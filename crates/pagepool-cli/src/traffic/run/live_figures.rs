@@ -52,13 +52,8 @@ impl LiveFigures {
     }
 
     pub fn end(self, at: Duration, now: Sample, verdict: &Verdict) -> ExitCode {
-        match self.json_lines {
-            Some(lines) => {
-                let numbered = now.checked.map(numbered);
-                lines.end(at, now.ports, numbered, verdict)
-            }
-            None => verdict.print(self.options.is_json()),
-        }
+        let now = (at, now.ports, now.checked.map(numbered));
+        JsonLines::end(self.json_lines, now, verdict, self.options)
     }
 
     /// The lines with what changed since the previous ones.

@@ -29,12 +29,9 @@ pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSiz
     if missing.is_empty() {
         return Ok(());
     }
-    let locked = match missing.contains(CapabilitySet::IPC_LOCK) {
-        true => {
-            format!(" (it locks {} MiB of memory, more than `ulimit -Hl` allows)", bytes.div_ceil(1 << 20))
-        }
-        false => String::new(),
-    };
+    let (locks, mebibytes) = (missing.contains(CapabilitySet::IPC_LOCK), bytes.div_ceil(1 << 20));
+    let locked = format!(" (it locks {mebibytes} MiB of memory, more than `ulimit -Hl` allows)");
+    let locked = if locks { &*locked } else { "" };
     let grant = sys::capability_names(USUAL | missing).join(",").to_lowercase();
     Err(format!(
         "{} requires {}, which this process does not have{locked}. Run it as root, or grant \

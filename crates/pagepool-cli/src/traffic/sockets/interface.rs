@@ -177,15 +177,11 @@ fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, S
     let Some(Numbers(asked)) = asked else { return Ok((0..there).collect()) };
     match asked.iter().find(|&&queue| queue >= there) {
         None => Ok(asked.clone()),
-        Some(queue) => Err(match there {
-            1 => format!(
-                "{name} has no queue {queue}: its only queue is 0; `ethtool -L {word}` changes the number"
-            ),
-            _ => format!(
-                "{name} has no queue {queue}: its queues are 0 to {}; `ethtool -L {word}` changes the number",
-                there - 1
-            ),
-        }),
+        Some(queue) => {
+            let last = there - 1;
+            let are = if last == 0 { "only queue is 0".into() } else { format!("queues are 0 to {last}") };
+            Err(format!("{name} has no queue {queue}: its {are}; `ethtool -L {word}` changes the number"))
+        }
     }
 }
 

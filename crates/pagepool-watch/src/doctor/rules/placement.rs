@@ -6,6 +6,7 @@ use crate::doctor::evidence::{
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
+use crate::kernel_list::ranges;
 use crate::words::grouped;
 
 /// Interrupts or pages per second from which on they take much CPU time.
@@ -291,16 +292,6 @@ fn queue_of(interrupt: &InterruptEvidence) -> Option<u32> {
     number.parse().ok().filter(|_| !sends_only && !is_other)
 }
 
-/// As the kernel reads them: `0-2,5`.
-fn ranges(numbers: &[usize]) -> String {
-    let runs = numbers.chunk_by(|one, next| one + 1 == *next);
-    let shown = runs.map(|run| match run {
-        [one] => one.to_string(),
-        run => format!("{}-{}", run[0], run[run.len() - 1]),
-    });
-    shown.collect::<Vec<_>>().join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,7 +325,6 @@ mod tests {
                 vec!["mlx5_comp7@pci:0000:3b:00.0".into()]
             )
         );
-        assert_eq!(ranges(&[0, 1, 2, 5]), "0-2,5");
     }
 
     #[test]
