@@ -55,6 +55,9 @@ pub struct ProcessEvidence {
     pub threads: Vec<ThreadEvidence>,
 }
 
+/// Something of a process.
+pub type OfProcess<'a, T> = (&'a ProcessEvidence, &'a T);
+
 #[derive(Clone, Debug, Default)]
 pub struct PoolEvidence {
     pub id: u32,

@@ -2,7 +2,7 @@
 
 use pagepool_link::shell_word;
 
-use super::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
+use super::evidence::{EntryEvidence, Evidence, LinkEvidence, OfProcess, PoolEvidence};
 
 /// A rule of the doctor. Its texts are Markdown, with links that are relative to the folder `docs` of the
 /// repository.
@@ -86,29 +86,24 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub fn new(place: impl Into<String>, of: impl Into<String>, seen: impl Into<String>, rate: f64) -> Self {
-        Self { place: place.into(), of: of.into(), seen: seen.into(), fix: None, rate }
+    pub fn new(place: String, of: &str, seen: String, rate: f64) -> Self {
+        Self { place, of: of.to_owned(), seen, fix: None, rate }
     }
 
-    pub fn of_pool(
-        process: &ProcessEvidence,
-        pool: &PoolEvidence,
-        seen: impl Into<String>,
-        rate: f64,
-    ) -> Self {
-        Self::new(format!("{}, pool {}", process.title(), pool.name), &*pool.name, seen, rate)
+    pub fn of_pool((process, pool): OfProcess<'_, PoolEvidence>, seen: String, rate: f64) -> Self {
+        Self::new(format!("{}, pool {}", process.title(), pool.name), &pool.name, seen, rate)
     }
 
-    pub fn of_link(link: &LinkEvidence, seen: impl Into<String>, rate: f64) -> Self {
-        Self::new(format!("interface {}", link.name), &*link.name, seen, rate)
+    pub fn of_link(link: &LinkEvidence, seen: String, rate: f64) -> Self {
+        Self::new(format!("interface {}", link.name), &link.name, seen, rate)
     }
 
     /// `of`: the argument of the rule's commands. The rate is that of the socket's packets.
     pub fn of_socket(
         evidence: &Evidence,
-        (process, socket): (&ProcessEvidence, &EntryEvidence),
+        (process, socket): OfProcess<'_, EntryEvidence>,
         of: &str,
-        seen: impl Into<String>,
+        seen: String,
     ) -> Self {
         let packets = socket.moved("rx_packets").saturating_add(socket.moved("tx_packets"));
         let place = format!("{}, socket {}", process.title(), socket.name);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(test)]
 use crate::doctor::evidence::HolderEvidence;
-use crate::doctor::evidence::{Evidence, LEAST_LOOKS, PoolEvidence, ProcessEvidence};
+use crate::doctor::evidence::{Evidence, LEAST_LOOKS, OfProcess, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
@@ -65,7 +65,7 @@ const RETURN_THEM: &str = "Return the buffers allocated at that place, or limit 
                            with `-g` and run `addr2line -ife PROGRAM ADDRESS`.";
 
 fn out_rising(evidence: &Evidence) -> Vec<Finding> {
-    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+    let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let (first, last) = rise(pool)?;
         let rate = evidence.per_second(last - first) * 1.5; // it rose in two thirds of the time
         let grown = pool.grown_in_words();
@@ -82,7 +82,7 @@ fn out_rising(evidence: &Evidence) -> Vec<Finding> {
             bytes((rate * pool.page_bytes as f64) as u64)
         );
         let fix = (!grown.is_empty()).then_some(RETURN_THEM);
-        Some(Finding::of_pool(process, pool, seen, rate).fixed_if(fix))
+        Some(Finding::of_pool((process, pool), seen, rate).fixed_if(fix))
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -119,7 +119,7 @@ pub const HELD_LONG: DoctorRule = DoctorRule {
 };
 
 fn held_long(evidence: &Evidence) -> Vec<Finding> {
-    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+    let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let old = pool.holders.as_ref()?.for_a_minute;
         let sum = |name| process.entries.iter().map(|entry| entry.now(name)).fold(0, u64::saturating_add);
         // Which of them lie at devices is unknown: perhaps all that are there.
@@ -131,7 +131,7 @@ fn held_long(evidence: &Evidence) -> Vec<Finding> {
             pool.holders_in_words()
         );
         let is_it = old >= LEAST_RISE && pool.allocated() > 0 && !has_hidden_device(process, pool);
-        is_it.then(|| Finding::of_pool(process, pool, seen, 0.0))
+        is_it.then(|| Finding::of_pool((process, pool), seen, 0.0))
     };
     evidence.pools().filter_map(of).collect()
 }
@@ -171,7 +171,7 @@ fn detached(evidence: &Evidence) -> Vec<Finding> {
             let Some(time) = pool.detached.filter(|time| time.as_secs() >= LATE) else { continue };
             let (ago, out) = (spoken(time), grouped(pool.pages.out));
             let seen = format!("It ended {ago} ago. Pages still out: {out}.{}", pool.holders_in_words());
-            all.push(Finding::of_pool(process, pool, seen, 0.0));
+            all.push(Finding::of_pool((process, pool), seen, 0.0));
         }
     }
     all
@@ -206,7 +206,7 @@ fn dead_held(evidence: &Evidence) -> Vec<Finding> {
         let held = process.pools.iter().filter(|pool| pool.pages.out > at_devices(pool));
         let said: Vec<_> = held.map(|pool| had(process, pool)).collect();
         let seen = format!("It was last seen alive {} ago. {}.", spoken(time), said.join(". "));
-        (!said.is_empty()).then(|| Finding::new(process.title(), &*process.name, seen, 0.0))
+        (!said.is_empty()).then(|| Finding::new(process.title(), &process.name, seen, 0.0))
     };
     dead.filter_map(of).collect()
 }

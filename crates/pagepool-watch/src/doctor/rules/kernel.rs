@@ -42,7 +42,7 @@ fn kernel_detached(evidence: &Evidence) -> Vec<Finding> {
         let time = pool.detached.filter(|time| time.as_secs() >= STALLED && pool.inflight > 0)?;
         let pages = grouped(pool.inflight);
         let seen = format!("It has been waiting for {pages} pages for {}.", spoken(time));
-        Some(Finding::new(place(pool), pool.id.to_string(), seen, 0.0))
+        Some(Finding::new(place(pool), &pool.id.to_string(), seen, 0.0))
     };
     evidence.kernel_pools.iter().filter_map(of).collect()
 }
@@ -81,7 +81,7 @@ fn kernel_slow(evidence: &Evidence) -> Vec<Finding> {
         );
         let is_much = calls >= LEAST && brought.saturating_mul(20) >= all;
         let many = evidence.per_second(all) >= BUSY && is_much;
-        many.then(|| Finding::new(place(pool), pool.id.to_string(), seen, rate))
+        many.then(|| Finding::new(place(pool), &pool.id.to_string(), seen, rate))
     };
     evidence.kernel_pools.iter().filter(|pool| pool.is_old).filter_map(of).collect()
 }
@@ -114,7 +114,7 @@ fn kernel_ring_full(evidence: &Evidence) -> Vec<Finding> {
         let pages = grouped(full);
         let seen = format!("{pages} returned pages found the ring full ({percent:.1} % of the allocations).");
         let many = evidence.per_second(all) >= BUSY && full * 100 >= all;
-        many.then(|| Finding::new(place(pool), pool.id.to_string(), seen, evidence.per_second(full)))
+        many.then(|| Finding::new(place(pool), &pool.id.to_string(), seen, evidence.per_second(full)))
     };
     evidence.kernel_pools.iter().filter(|pool| pool.is_old).filter_map(of).collect()
 }

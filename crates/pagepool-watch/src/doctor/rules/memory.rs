@@ -1,6 +1,6 @@
 //! The kind of memory, and where packets begin in it.
 
-use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
+use crate::doctor::evidence::{Evidence, OfProcess, PoolEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
@@ -38,7 +38,7 @@ pub const NO_HUGE_PAGES: DoctorRule = DoctorRule {
 };
 
 fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
-    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+    let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let (arena, rate) = (process.arena(pool)?, evidence.per_second(pool.allocated()));
         let taken = arena.now.get("committed_bytes").copied();
         let (got, size) = (arena.param("got")?, taken.or_else(|| arena.number("max_bytes"))?);
@@ -59,7 +59,7 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
         let enable = "Run `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` and restart the \
                       program. Or reserve huge pages with `sysctl vm.nr_hugepages=N`, and use `--hugepages` \
                       or `Backing::Huge2M`.";
-        Some(Finding::of_pool(process, pool, seen, rate).fixed_if(never.then_some(enable)))
+        Some(Finding::of_pool((process, pool), seen, rate).fixed_if(never.then_some(enable)))
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -93,13 +93,13 @@ fn colour_lost(evidence: &Evidence) -> Vec<Finding> {
         let is = |name, number| pool.number(name) == Some(number);
         is("colours", 1) && is("order", 0) && pool.pages.out >= L1_LINES && !pool.has_device()
     };
-    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+    let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let rate = evidence.per_second(pool.allocated());
         let asked = pool.number("colour").unwrap_or(0);
         let seen = format!("colours is 1, colour is {asked}, and {} pages are out.", grouped(pool.pages.out));
         let off =
             "Leave `colour` on (C: no PAGEPOOL_NO_COLOUR), with a `max_len` that leaves room in the page.";
-        let finding = Finding::of_pool(process, pool, seen, rate).fixed_if((asked == 0).then_some(off));
+        let finding = Finding::of_pool((process, pool), seen, rate).fixed_if((asked == 0).then_some(off));
         (rate >= BUSY).then_some(finding)
     };
     evidence.warm_pools().filter(|(_, pool)| is_lost(pool)).filter_map(of).collect()

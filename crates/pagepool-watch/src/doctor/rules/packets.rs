@@ -1,7 +1,9 @@
 //! Lost packets: without a buffer, at a full ring, refused, dropped by the card, or not sent.
 
 use super::sockets::pool_of;
-use crate::doctor::evidence::{EntryEvidence, Evidence, LinkEvidence, PoolEvidence, ProcessEvidence};
+use crate::doctor::evidence::{
+    EntryEvidence, Evidence, LinkEvidence, OfProcess, PoolEvidence, ProcessEvidence,
+};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
@@ -47,7 +49,7 @@ pub const STARVED: DoctorRule = DoctorRule {
 };
 
 fn starved(evidence: &Evidence) -> Vec<Finding> {
-    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+    let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let devices = process.entries.iter().filter(|entry| DEVICES.contains(&&*entry.kind));
         let below = devices.filter(|entry| entry.pool == Some(pool.id));
         let late = below.clone().find(|entry| without_buffer(entry) > 0);
@@ -62,7 +64,7 @@ fn starved(evidence: &Evidence) -> Vec<Finding> {
             (lost > 0).then(|| format!("{} packets found no buffer ({rate} per second)", grouped(lost))),
         );
         let rate = evidence.per_second(lost.max(failed));
-        let finding = Finding::of_pool(process, pool, seen.join("; ") + ".", rate);
+        let finding = Finding::of_pool((process, pool), seen.join("; ") + ".", rate);
         let finding = match late {
             _ if failed > 0 => finding.fixed_by(no_pages(process, pool)),
             Some(device) => finding.fixed_by(too_late(evidence, process, device)),
@@ -113,9 +115,9 @@ pub const RX_RING_FULL: DoctorRule = DoctorRule {
 };
 
 fn rx_ring_full(evidence: &Evidence) -> Vec<Finding> {
-    let full = |(process, socket): (&ProcessEvidence, &EntryEvidence)| {
+    let full = |(process, socket): OfProcess<'_, EntryEvidence>| {
         let count = socket.moved("rx_ring_full");
-        let finding = || of_entry(evidence, process, socket, ("rx_ring_full", count));
+        let finding = || of_entry(evidence, (process, socket), "rx_ring_full", count);
         is_much(socket, count).then(|| finding().fixed_by(too_late(evidence, process, socket)))
     };
     evidence.entries(&DEVICES).filter_map(full).collect()
@@ -285,7 +287,7 @@ fn of_sockets(evidence: &Evidence, counters: &[(&str, &str)]) -> Vec<Finding> {
         for (name, fix) in counters {
             let count = entry.moved(name);
             if is_much(entry, count) {
-                let finding = of_entry(evidence, process, entry, (name, count));
+                let finding = of_entry(evidence, (process, entry), name, count);
                 all.push(if fix.is_empty() { finding } else { finding.fixed_by(*fix) });
             }
         }
@@ -293,12 +295,8 @@ fn of_sockets(evidence: &Evidence, counters: &[(&str, &str)]) -> Vec<Finding> {
     all
 }
 
-fn of_entry(
-    evidence: &Evidence,
-    process: &ProcessEvidence,
-    entry: &EntryEvidence,
-    (name, count): (&str, u64),
-) -> Finding {
+fn of_entry(evidence: &Evidence, of: OfProcess<'_, EntryEvidence>, name: &str, count: u64) -> Finding {
+    let (process, entry) = of;
     let place = format!("{}, {} {}", process.title(), entry.kind, entry.name);
     let of = pool_of(process, entry);
     Finding::new(place, of, rose(evidence, name, count) + ".", evidence.per_second(count))

@@ -46,7 +46,7 @@ fn off_node_memory(evidence: &Evidence) -> Vec<Finding> {
             let name = &thread.name;
             let seen =
                 format!("Thread {name} runs on node {here}, but the pool takes pages from node {there}.");
-            all.push(Finding::of_pool(process, pool, seen, evidence.per_second(pool.allocated())));
+            all.push(Finding::of_pool((process, pool), seen, evidence.per_second(pool.allocated())));
         }
     }
     all
@@ -206,7 +206,7 @@ fn governor(evidence: &Evidence) -> Vec<Finding> {
         });
         let (seen, busy): (Vec<_>, Vec<f64>) = slow.unzip();
         let seen = format!("{}.", seen.join("; "));
-        (!busy.is_empty()).then(|| Finding::new(process.title(), &*process.name, seen, busy.iter().sum()))
+        (!busy.is_empty()).then(|| Finding::new(process.title(), &process.name, seen, busy.iter().sum()))
     };
     evidence.alive().filter_map(of).collect()
 }

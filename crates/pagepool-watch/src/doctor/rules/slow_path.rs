@@ -1,7 +1,7 @@
 //! Pages that take the slow path: past a full cache or ring, to the arena and back.
 
 use super::buffers::{free_pages, rises};
-use crate::doctor::evidence::{Evidence, PoolEvidence, ProcessEvidence};
+use crate::doctor::evidence::{Evidence, OfProcess, PoolEvidence, ProcessEvidence};
 #[cfg(test)]
 use crate::doctor::rule::RuleCase;
 use crate::doctor::rule::{Cost, DoctorRule, Finding};
@@ -223,7 +223,7 @@ pub const LOW_WATER: DoctorRule = DoctorRule {
 };
 
 fn low_water(evidence: &Evidence) -> Vec<Finding> {
-    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+    let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let inside = [pool.pages.cache, pool.pages.lanes, pool.pages.ring];
         let left = inside.into_iter().fold(free_pages(process, pool)?, u64::saturating_add);
         let least = pool.number("refill")?.max(pool.number("low_water").unwrap_or(0));
@@ -234,7 +234,7 @@ fn low_water(evidence: &Evidence) -> Vec<Finding> {
             grouped(left),
             grouped(pool.pages.out)
         );
-        (left < least && !is_told).then(|| Finding::of_pool(process, pool, seen, 0.0))
+        (left < least && !is_told).then(|| Finding::of_pool((process, pool), seen, 0.0))
     };
     evidence.warm_pools().filter_map(of).collect()
 }
@@ -246,11 +246,11 @@ fn found(
     count: impl Fn(&ProcessEvidence, &PoolEvidence) -> u64,
     say: impl Fn(&ProcessEvidence, &PoolEvidence, &str) -> String,
 ) -> Vec<Finding> {
-    let of = |(process, pool): (&ProcessEvidence, &PoolEvidence)| {
+    let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let count = count(process, pool);
         let share = format!("{:.2} %", pool.percent(count));
         let seen = say(process, pool, &share);
-        let finding = Finding::of_pool(process, pool, seen, evidence.per_second(count));
+        let finding = Finding::of_pool((process, pool), seen, evidence.per_second(count));
         let is_busy = evidence.per_second(pool.allocated()) >= BUSY;
         (is_busy && count >= LEAST && pool.percent(count) >= percent).then_some(finding)
     };
