@@ -134,8 +134,8 @@ impl<'a> NetlinkMessage<'a> {
     }
 }
 
-/// Takes the next of several aligned items from the bytes; `parse` returns it with its length. After a malformed
-/// one nothing is left.
+/// Takes the next of several aligned items from the bytes; `parse` returns it with its length. After a
+/// malformed one nothing is left.
 fn next_item<'a, T>(
     bytes: &mut &'a [u8],
     malformed: &'static str,

@@ -153,6 +153,7 @@ fn harmful_offloads_are_found_held_off_and_restored() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].offloads, Offload::OF_SENDER[1..], "those that are on");
         assert!(found[0].owner.is_here() && found[0].owner.to_string() == "two", "{found:?}");
+        assert!(found[0].description().contains("peer two"), "{}", found[0]);
         let command = "ethtool -K two tx off gso off txvlan off tx-vlan-stag-hw-insert off";
         assert_eq!(found[0].command().unwrap(), command);
         assert!(found[0].to_string().ends_with(command), "{}", found[0]);
@@ -195,6 +196,7 @@ fn the_offloads_of_a_hidden_peer_are_presumed_and_left_alone() {
         matches!(found[..], [ref fault] if fault.owner.hidden().is_some()),
         "a thread of this process has it, and no name: {found:?}"
     );
+    assert!(found[0].description().contains("near's peer"), "{}", found[0]);
     assert_eq!(found[0].offloads, Offload::OF_SENDER);
     assert!(found[0].hold_off().unwrap().is_none(), "they are out of reach");
     assert_eq!(

@@ -139,6 +139,7 @@ pub use mem::*; // the providers
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::frag_table::FragTable;
+pub use packet::mark_table::MarkTable;
 pub use packet::xdp_buff::{AdjustError, ETH_HEADER, MAX_META, XdpBuff};
 pub use packet::xdp_frame::{Segment, XdpFrame};
 pub use packet::xdp_frame_bulk::{XdpFrameBulk, put_packets};

@@ -106,7 +106,7 @@ const RETURNS: [(&str, PutPages); 13] = [
         }
     }),
     ("put_packets", |_, buffers| put_packets(&mut packets(buffers))),
-    ("a bulk of frames", |_, buffers| {
+    ("a dropped bulk of frames", |_, buffers| {
         let mut bulk = XdpFrameBulk::new();
         frames(buffers).into_iter().for_each(|frame| bulk.push(frame));
     }),

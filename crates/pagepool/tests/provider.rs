@@ -62,7 +62,10 @@ providers! {
     ],
     arenas_with_made_up_nodes_conform: Arena => [
         || arena(ArenaParams { topology: Topology::pretend_halves(2), ..params(9 << 20) }),
-        || arena(ArenaParams { topology: Topology::pretend(3, |page| NodeId((page.0 % 3) as u8)), ..params(9 << 20) }),
+        || {
+            let topology = Topology::pretend(3, |page| NodeId((page.0 % 3) as u8));
+            arena(ArenaParams { topology, ..params(9 << 20) })
+        },
         || arena(ArenaParams { topology: Topology::without_numa_calls(), ..params(9 << 20) }),
     ],
     device_memory_conforms: DeviceMemory => [|| DeviceMemory::new("hbm", 9 << 20, NodeId(0)).unwrap()],

@@ -57,8 +57,8 @@ fn mac_of(number: u64) -> Mac {
     Mac([a, b, c, d, e, f])
 }
 
-/// Leaves these signals to the process that started this one: a service manager and `pkill` send them to both.
-/// So does the kernel, if both have the same limit on CPU time.
+/// Leaves these signals to the process that started this one: a service manager and `pkill` send them to
+/// both. So does the kernel, if both have the same limit on CPU time.
 fn leave_to_parent() -> Result<(), String> {
     let all = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU];
     let left = all.into_iter().try_for_each(|signal| flag::register(signal, Arc::default()).map(drop));

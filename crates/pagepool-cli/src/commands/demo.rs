@@ -29,12 +29,12 @@ pub struct DemoArgs {
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = DemoOn::Auto)]
     on: DemoOn,
     /// On veth: MTU of the links, 576 to 65535 [default: 1500]; packets longer than a page require Linux 6.6
-    #[arg(long, value_name = "BYTES", value_parser = in_range(MTU, "the MTU is 576 to 65535 bytes; common values \
-         are 1500 and 9000"))]
+    #[arg(long, value_name = "BYTES", value_parser = in_range(MTU, "the MTU is 576 to 65535 bytes; common \
+         values are 1500 and 9000"))]
     mtu: Option<u32>,
     /// In memory: bytes of a packet, 64 to 9000 [default: 64]
-    #[arg(long, value_name = "BYTES", value_parser = in_range(SIZE, "a packet has 64 to 9000 bytes; common sizes \
-         are 64, 1500 and 9000"))]
+    #[arg(long, value_name = "BYTES", value_parser = in_range(SIZE, "a packet has 64 to 9000 bytes; common \
+         sizes are 64, 1500 and 9000"))]
     size: Option<usize>,
     /// In memory: what happens to each packet [default: forward, the only action on veth]
     #[arg(long, value_name = "ACTION", value_enum)]

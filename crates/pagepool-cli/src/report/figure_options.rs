@@ -27,7 +27,8 @@ pub struct FigureOptions {
     /// With --json=end the default is 0, and figures go to standard error. SIGUSR1 prints the figures at
     /// once, even with 0.
     #[arg(long, value_name = "SECONDS", help_heading = OUTPUT)]
-    #[arg(value_parser = in_range(0..=3600_u64, "the interval is 1 to 3600 whole seconds; 0 prints no figures"))]
+    #[arg(value_parser = in_range(0..=3600_u64, "the interval is 1 to 3600 whole seconds; 0 prints no \
+         figures"))]
     stats_every: Option<u64>,
 }
 

@@ -16,8 +16,8 @@ pub fn closed() -> Stdio {
     writer.into()
 }
 
-/// Runs the program to its end with each of these outputs: it says that it cannot print, or ends silently, with
-/// one of these statuses.
+/// Runs the program to its end with each of these outputs: it says that it cannot print, or ends silently,
+/// with one of these statuses.
 pub fn cannot_print(arguments: &[&str], statuses: &[i32]) {
     let run = |output: Stdio| binary(arguments).stdout(output).output().expect("it was built for this test");
     refused(arguments, &run(full().into()));

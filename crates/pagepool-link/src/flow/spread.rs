@@ -38,7 +38,8 @@ pub struct HeldFlowSpread {
 
 impl HeldFlowSpread {
     /// Checks that this link of the calling thread's namespace has a table, and that no process spreads its
-    /// flows; the error names the process. [`over`](Self::over) checks this, too; call this to know it before.
+    /// flows; the error names the process. [`over`](Self::over) checks this, too; call this to know it
+    /// before.
     ///
     /// ```
     /// use pagepool_link::{HeldFlowSpread, LinkError, Netlink};

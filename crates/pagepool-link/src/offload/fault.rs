@@ -48,8 +48,9 @@ pub struct OffloadOwner {
 pub(super) enum OwnerRole {
     /// The interface itself.
     Interface,
-    /// The interface, which has no such offload: the kernel removes VLAN tags from packets before it hands them
-    /// to it, and nothing turns that off. With the interfaces that it gets packets from, in its namespace.
+    /// The interface, which has no such offload: the kernel removes VLAN tags from packets before it hands
+    /// them to it, and nothing turns that off. With the interfaces that it gets packets from, in its
+    /// namespace.
     Stacked(Vec<LinkInfo>),
     /// The peer of a veth.
     Peer,
@@ -309,9 +310,11 @@ fn lost_tags(owner: &OffloadOwner, below: &[LinkInfo]) -> String {
     let instead = if named.is_empty() { "an interface below it".into() } else { named.join(" or ") };
     let kind = owner.link.as_ref().and_then(|link| link.kind.as_deref()).unwrap_or_default();
     let kind = shown(kind);
+    let place = owner.namespace.as_ref().map_or_else(String::new, |namespace| format!(" in {namespace}"));
     format!(
-        "packets arrive at {owner} without VLAN tags, and are sent back without them: the kernel removes tags \
-         before it passes packets to an interface of kind {kind}. This cannot be turned off: use {instead}"
+        "packets arrive at {owner} without VLAN tags, and are sent back without them: the kernel removes \
+         tags before it passes packets to an interface of kind {kind}. This cannot be turned off: use \
+         {instead}{place}"
     )
 }
 

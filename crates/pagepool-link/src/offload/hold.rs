@@ -38,7 +38,8 @@ impl HeldOffloads {
         let names = names.map(|(_, name)| name).collect();
         let this = Self { netlink, ethtool, link: link.clone(), features, names };
         this.ethtool.set(&link.name, before, bits, false)?;
-        this.ethtool.refuse_kept(&link.name, offloads, false, |now| now.active & bits)?; // the drop restores them
+        // If it refuses, the drop of `this` restores them.
+        this.ethtool.refuse_kept(&link.name, offloads, false, |now| now.active & bits)?;
         Ok(this)
     }
 

@@ -52,8 +52,8 @@ impl Elsewhere {
 /// An interface, and clients of its network namespace, if that is another one.
 pub(super) type Lower = (LinkInfo, Option<Box<Elsewhere>>);
 
-/// The interfaces directly below one of the client's namespace, and why others are left out. The error says why
-/// none can be queried.
+/// The interfaces directly below one of the client's namespace, and why others are left out. The error says
+/// why none can be queried.
 pub(super) fn lowers(netlink: &mut Netlink, link: &LinkInfo) -> Result<(Vec<Lower>, Option<String>), String> {
     let lower = match (link.lower_elsewhere, link.lower) {
         _ if is_one_of(link, &MASTERS) => return ports(netlink, link),

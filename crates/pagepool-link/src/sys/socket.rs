@@ -94,8 +94,8 @@ pub fn option<T: Plain>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_in
     Ok(unsafe { value.assume_init() })
 }
 
-/// Makes closing the socket, also by a kill, discard the connection and its data at once; otherwise the kernel
-/// continues it alone. A socket accepted from a listener inherits the setting.
+/// Makes closing the socket, also by a kill, discard the connection and its data at once; otherwise the
+/// kernel continues it alone. A socket accepted from a listener inherits the setting.
 pub(crate) fn forget_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)

@@ -12,8 +12,8 @@ use crate::sys::sysfs::{self, setting};
 /// Empty polls that end the waiting.
 const EMPTY_POLLS: u32 = 2;
 
-/// Makes a link of this thread's namespace, with GRO on, gather packets for `time`; zero: not at all. Lasts as
-/// long as the link.
+/// Makes a link of this thread's namespace, with GRO on, gather packets for `time`; zero: not at all. Lasts
+/// as long as the link.
 pub(super) fn gather(link: &str, time: Duration) -> io::Result<()> {
     if time.is_zero() {
         return Ok(());

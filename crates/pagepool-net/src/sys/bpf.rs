@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     /// For an interface. Packets of several buffers require Linux 5.18.
     Xdp { frags: bool },
     /// For the driver of this interface, which it can query about packets; Linux 6.3. The kernel functions
-    /// for that require a GPL-compatible license.
+    /// for that require a GPL-compatible license. A dispatcher, which calls none, has the same license.
     XdpOf { interface: u32, frags: bool },
     /// For tc packets. The helper that reads a process's memory requires a GPL-compatible license: MIT, under
     /// the name "Dual MIT/GPL".

@@ -981,7 +981,6 @@ mod tests {
         let mut device = XskDevice::open(busy(77), &umem, &pool).unwrap();
         let fd = device.open.as_ref().unwrap().fd.clone();
         let option = |name| socket::option::<u32>(fd.as_fd(), libc::SOL_SOCKET, name).unwrap();
-        // the budget cannot be read
         assert_eq!([libc::SO_PREFER_BUSY_POLL, libc::SO_BUSY_POLL].map(option), [1, 30]);
         // The budget cannot be read. But a thread without the right to raise it may set its current value.
         let takes = |budget| {

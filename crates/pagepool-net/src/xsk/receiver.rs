@@ -408,6 +408,8 @@ impl Layout {
 mod tests {
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
 
+    use super::*;
+
     impl Receiver {
         pub(in crate::xsk) fn give(
             &mut self,
@@ -424,8 +426,6 @@ mod tests {
             }
         }
     }
-
-    use super::*;
 
     #[test]
     fn a_coloured_chunk_stays_in_its_page() {

@@ -592,16 +592,16 @@ impl Layout {
 mod tests {
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 
+    use super::*;
+    use crate::xsk::memory_kernel::umem_in_memory;
+    use crate::xsk::params::UmemParams;
+
     impl Sender {
         /// Allows packets that the kernel refuses.
         pub(in crate::xsk) fn pretend_unaligned(&mut self) {
             self.layout.unaligned = true;
         }
     }
-
-    use super::*;
-    use crate::xsk::memory_kernel::umem_in_memory;
-    use crate::xsk::params::UmemParams;
 
     const LIMITS: TxLimits = TxLimits { max_packet: 9000, max_buffers: 4 };
 

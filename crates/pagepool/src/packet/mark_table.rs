@@ -23,13 +23,14 @@ use crate::packet::xdp_buff::{XdpBuff, whole_end};
 /// Most pools that can have buffers in one table.
 const POOLS: usize = u8::MAX as usize;
 
-/// Owns the buffers that a device has, and finds them by their place: fragments of one size, or whole pages.
+/// Owns the buffers that a device has, and finds them by their place: [`DeviceTable`](crate::DeviceTable)
+/// whole pages, [`FragTable`](crate::FragTable) fragments of one size.
 #[derive(Debug)]
 pub struct MarkTable<const FRAGS: bool> {
-    pub(crate) len: usize,
-    pub(crate) places: Places<FRAGS>,
+    pub(super) len: usize,
+    pub(super) places: Places<FRAGS>,
     /// Indexed by place. 0: no buffer. Others: the index of its pool in the list, plus 1.
-    pub(crate) marks: Box<[u8]>,
+    pub(super) marks: Box<[u8]>,
     /// The area of all buffers in the table; meaningless while it is empty.
     area: u64,
     pools: Vec<PoolPtr>,
@@ -196,7 +197,8 @@ impl<const FRAGS: bool> MarkTable<FRAGS> {
         self.pools.get((mark as usize).wrapping_sub(1)).copied()
     }
 
-    /// The mark for buffers of a pool. `None` if the table has buffers of another area, or of 255 other pools.
+    /// The mark for buffers of a pool. `None` if the table has buffers of another area, or of 255 other
+    /// pools.
     #[inline(always)]
     pub(crate) fn mark_of(&mut self, pool: PoolPtr) -> Option<u8> {
         match self.pools.first() {

@@ -12,8 +12,8 @@ fn op(code: u32, skip: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: skip, k }
 }
 
-/// From now on a system call of this number fails with this errno, on this thread and on those that it starts:
-/// with any arguments, or with this first one. An error says that this kernel has no filters.
+/// From now on a system call of this number fails with this errno, on this thread and on those that it
+/// starts: with any arguments, or with this first one. An error says that this kernel has no filters.
 pub fn refuse(number: libc::c_long, first: Option<libc::c_int>, errno: i32) -> io::Result<()> {
     let argument = first.map(|first| [op(LOAD, 0, 16), op(IS, 1, first as u32)]);
     let skipped = if first.is_some() { 3 } else { 1 };

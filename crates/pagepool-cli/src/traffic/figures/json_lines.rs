@@ -76,8 +76,8 @@ impl JsonLines {
         print(&line);
     }
 
-    /// Prints the last line, which has the verdict; without JSON lines, prints the verdict as the options say.
-    /// Returns the status.
+    /// Prints the last line, which has the verdict; without JSON lines, prints the verdict as the options
+    /// say. Returns the status.
     pub fn end(
         lines: Option<Self>,
         (at, now, beside): (Duration, Vec<PortSample>, Option<ExtraCounts>),

@@ -137,8 +137,8 @@ impl SocketSizes {
 
     /// Sizes with rings of this many slots. Packets are on the receive ring, in the hardware's ring, waiting
     /// in the kernel for a buffer, on another port's transmit ring, waiting for it (as many packets as it has
-    /// slots) or for another thread, or in bursts that threads work on. A chunk counts as a page even if it is half of one: the
-    /// other half is room for pages of which some chunks are still out.
+    /// slots) or for another thread, or in bursts that threads work on. A chunk counts as a page even if it
+    /// is half of one: the other half is room for pages of which some chunks are still out.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let buffers = Self::buffers(needs);
         let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };

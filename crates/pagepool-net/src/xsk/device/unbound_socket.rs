@@ -95,7 +95,8 @@ fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> R
     sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
         let own = match source.raw_os_error() {
             Some(errno::EPERM) => Some(format!(
-                "{}; busy polling requires it, as does a budget of {budget} packets (more than the kernel's 8)",
+                "{}; busy polling requires it, as does a budget of {budget} packets (more than the \
+                 kernel's 8)",
                 capability::remedy(capability::ADMIN)
             )),
             Some(errno::ENOPROTOOPT) => Some(

@@ -95,7 +95,8 @@ pub(in crate::xsk) fn features_of(
     mode: TxMetadataMode,
     zero_copy: bool,
 ) -> Result<TxFeatures, Error> {
-    let bits = XdpFeatures::query(index).map_or(0, |features| features.sending); // the kernel may not report them
+    // The kernel may not report them.
+    let bits = XdpFeatures::query(index).map_or(0, |features| features.sending);
     // Linux: enum netdev_xsk_flags
     let of_driver =
         TxFeatures { timestamp: bits & 1 != 0, checksum: bits & 2 != 0, launch_time: bits & 4 != 0 };

@@ -51,8 +51,8 @@ struct MemberState {
 }
 
 impl ChainMember {
-    /// Loads a program, which joins later. `begins`: the form of a new chain. An error if the attached program
-    /// is no dispatcher.
+    /// Loads a program, which joins later. `begins`: the form of a new chain. An error if the attached
+    /// program is no dispatcher.
     pub(in crate::xsk::bpf) fn load(
         begins: ChainForm,
         link: &LinkInfo,
