@@ -152,16 +152,9 @@ fn next_item<'a, T>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetlinkMessages<'a>(pub(crate) &'a [u8]);
 
-impl<'a> NetlinkMessages<'a> {
-    /// The kind of the first message of a datagram, which may be cut.
-    pub(crate) fn first_kind(datagram: &[u8]) -> Option<u16> {
-        u16_at(datagram, 4)
-    }
-
-    /// The address family of the first message, if it is about a link.
-    pub(crate) fn first_family(datagram: &[u8]) -> Option<u8> {
-        datagram.get(MESSAGE_HEADER).copied()
-    }
+/// The kind and the address family of the first message of a datagram, which may be cut.
+pub(crate) fn kind_and_family(datagram: &[u8]) -> Option<(u16, u8)> {
+    Some((u16_at(datagram, 4)?, *datagram.get(MESSAGE_HEADER)?))
 }
 
 impl<'a> Iterator for NetlinkMessages<'a> {

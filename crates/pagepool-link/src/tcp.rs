@@ -132,11 +132,6 @@ impl TcpTransfer {
         Ok(transfer)
     }
 
-    /// Bytes sent up to now.
-    pub fn sent(&self) -> u64 {
-        self.state.sent.load(Ordering::Relaxed)
-    }
-
     /// Bytes received and checked up to now.
     pub fn received(&self) -> u64 {
         self.state.received.load(Ordering::Relaxed)
@@ -158,7 +153,7 @@ impl TcpTransfer {
         let sender = self.sender.take().map(wait);
         let receiver = self.receiver.take().map(wait).expect("only this takes it, once");
         sender.transpose()?; // its error says more: the receiver only sees that nothing arrives
-        Ok(TcpReport { sent: self.sent(), ..receiver? })
+        Ok(TcpReport { sent: self.state.sent.load(Ordering::Relaxed), ..receiver? })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::message::NetlinkMessages;
+use crate::message::kind_and_family;
 use crate::sys::{netlink, uapi};
 
 /// Bytes of a message that are read; its kind is at the front.
@@ -52,8 +52,7 @@ impl LinkChanges {
 /// Whether a datagram, which may be cut, reports that the link is gone. A bridge reports a port that leaves
 /// it by a message of this kind too, but with its own address family; a removed link has none.
 fn is_removal(datagram: &[u8]) -> bool {
-    NetlinkMessages::first_kind(datagram) == Some(uapi::RTM_DELLINK)
-        && NetlinkMessages::first_family(datagram) == Some(uapi::AF_UNSPEC)
+    kind_and_family(datagram) == Some((uapi::RTM_DELLINK, uapi::AF_UNSPEC))
 }
 
 #[cfg(test)]

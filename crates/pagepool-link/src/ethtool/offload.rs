@@ -54,7 +54,7 @@ impl Offload {
         [Self::Tso, Self::Gso, Self::TxChecksum, Self::TxVlan, Self::TxOuterVlan];
     /// Offloads that a network card must not have if a program takes packets as they are on the wire: with
     /// them, received packets are merged, or lack a VLAN tag.
-    pub const OF_RECEIVER: [Self; 4] = [Self::Lro, Self::GroHardware, Self::RxVlan, Self::RxOuterVlan];
+    pub(crate) const OF_RECEIVER: [Self; 4] = [Self::Lro, Self::GroHardware, Self::RxVlan, Self::RxOuterVlan];
 
     /// Offloads that remove VLAN tags from packets.
     pub(crate) const OF_TAGS: [Self; 4] = [Self::TxVlan, Self::TxOuterVlan, Self::RxVlan, Self::RxOuterVlan];

@@ -19,15 +19,15 @@ const BPF_NET_ADMIN: Capability = Capability { or_admin: true, ..NET_ADMIN };
 const PERFMON: Capability = Capability { name: "CAP_PERFMON", number: 38, or_admin: true };
 
 /// For AF_XDP sockets, in the user namespace of the network namespace.
-pub const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
+pub(crate) const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
 /// For BPF maps, programs and links, in the initial user namespace.
 pub const PROGRAM: &[Capability] = &[BPF, BPF_NET_ADMIN];
 /// For a BPF program that reads this process's memory.
 pub const SEND_PROGRAM: &[Capability] = &[BPF, BPF_NET_ADMIN, PERFMON];
 /// To open programs of other processes by id.
-pub const OTHER_PROGRAMS: &[Capability] = &[SYS_ADMIN];
+pub(crate) const OTHER_PROGRAMS: &[Capability] = &[SYS_ADMIN];
 /// For new namespaces, and links in them.
-pub const NAMESPACE: &[Capability] = &[SYS_ADMIN, NET_ADMIN];
+pub(crate) const NAMESPACE: &[Capability] = &[SYS_ADMIN, NET_ADMIN];
 /// For busy polling, and for changes to links.
 pub const ADMIN: &[Capability] = &[NET_ADMIN];
 
