@@ -4,7 +4,6 @@
 //! which works anywhere. Both share the forwarding loop, figures and verdict. `workshop/soak` forwards over
 //! the same pair of veth links.
 
-pub(crate) mod action;
 mod consumer;
 mod content;
 mod forward_task;
@@ -12,5 +11,6 @@ pub(crate) mod live;
 mod memory;
 mod outcome;
 pub(crate) mod place;
+pub(crate) mod plan;
 pub mod veth;
 mod wire;

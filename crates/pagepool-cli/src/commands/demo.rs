@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::command::Command;
-use crate::demo::action::DemoAction;
 use crate::demo::live::DemoView;
 use crate::demo::place;
 use crate::demo::place::DemoOn;
+use crate::demo::plan::DemoAction;
 use crate::report::{FigureOptions, LossLimit, in_range, run_seconds};
 use crate::signals;
 use crate::traffic::publish_options::PublishOptions;

@@ -9,7 +9,7 @@ use pagepool::{PoolRef, Tag, XdpBuff};
 use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, Stack, swap_macs};
 use rtrb::{Producer, PushError};
 
-use super::action::DemoAction;
+use super::plan::DemoAction;
 use crate::traffic::SharedState;
 use crate::traffic::poll_loop::{Drain, NoSource, PollLoop, PollPort, PortHandler, wait_for_warm_up};
 
@@ -20,7 +20,7 @@ const NAP: Duration = Duration::from_millis(2);
 pub struct ForwardTask {
     pub queues: [OpenedDevice; 2],
     /// Pages that each pool takes from the arena before the first packet.
-    pub pages: usize,
+    pub pages: [usize; 2],
     /// The most packets taken from a NIC at once.
     pub burst: usize,
     pub action: DemoAction,
@@ -40,10 +40,10 @@ impl ForwardTask {
     pub fn start(self, state: Arc<SharedState>) -> Result<JoinHandle<DemoHandler>, String> {
         let Self { queues, pages, burst, action, consumer, cpus } = self;
         let records_holders = queues.iter().any(|queue| queue.pool.handle().records_holders());
-        let port = |OpenedDevice { device, pool, .. }| PollPort { pool, pages, device };
+        let port = |(OpenedDevice { device, pool, .. }, pages)| PollPort { pool, pages, device };
         let polling = PollLoop {
             thread: 0,
-            ports: queues.into_iter().map(port).collect(),
+            ports: queues.into_iter().zip(pages).map(port).collect(),
             handler: DemoHandler(action),
             stack: pass_to(consumer, records_holders),
             source: NoSource,

@@ -12,27 +12,21 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pagepool::{Arena, ETH_HEADER, Error};
+use pagepool::{Arena, Error};
 use pagepool_net::{BUDGET, NicPort, OpenedDevice, PortThread, open_device};
 use rtrb::RingBuffer;
 
-use super::action::DemoAction;
 use super::content;
 use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
+use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
 use crate::report::{in_words, no_thread};
-use crate::traffic::sockets::{SocketNeeds, SocketSizes, memory_node};
+use crate::traffic::sockets::memory_node;
 use crate::traffic::{Phase, Sample, SharedState};
 
 const MODE: &str = "in_memory";
-/// Slots of each ring.
-const RING: u32 = 512;
-/// The most packets that wait for the thread that they are passed to.
-const QUEUE: usize = 512;
-/// Bytes of a packet in a page, unless packets are longer. The rest of the page is for colours.
-const USUAL: usize = 1514;
 
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryDemo {
@@ -42,11 +36,8 @@ pub struct MemoryDemo {
 
 pub fn demonstrate(demo: MemoryDemo, view: &DemoView<'_>) -> Result<ExitCode, String> {
     let MemoryDemo { action, size } = demo;
-    let (mtu, holders) = ((size - ETH_HEADER) as u32, view.holders);
-    let (ring, node) = (Some(RING), memory_node::choose([], &[]));
-    let usual = SocketSizes::of_mtu(mtu).needs;
-    let sizes = SocketSizes::new(SocketNeeds { ring, passed: QUEUE, node, holders, ..usual })?;
-    let (queues, ports) = open(&sizes, size).map_err(in_words)?;
+    let sizes = Sizes::new(size, view.holders);
+    let (queues, ports) = open(&sizes).map_err(in_words)?;
     let pools = queues.each_ref().map(|queue| queue.pool.handle());
     let threads = MemoryThreads::start(queues, ports, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());
@@ -93,16 +84,15 @@ fn arrived(action: DemoAction, state: &SharedState, sample: &Sample) -> u64 {
 
 /// Two NICs, each with its own address space, and the ends of their wires. Both pools share one arena, so
 /// each NIC can access the packets of both.
-fn open(sizes: &SocketSizes, packet: usize) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
-    let (arena, mut params) = (Arena::new(sizes.arena("demo", 2))?, sizes.open_params("demo"));
-    params.pool.max_len = if packet <= USUAL { USUAL } else { 0 };
-    let open = |name| {
-        let mut opened = open_device(name, &params, &arena)?;
+fn open(sizes: &Sizes) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
+    let arena = Arena::new(sizes.arena())?;
+    let open = |name, pages| {
+        let mut opened = open_device(name, &sizes.open_params(pages), &arena)?;
         let Some(port) = opened.wire.take() else { unreachable!("{name} has such a wire") };
         Ok::<_, Error>((opened, port))
     };
-    let (nic0, port0) = open("memory:nic0")?;
-    let (nic1, port1) = open("memory:nic1")?;
+    let (nic0, port0) = open("memory:nic0", sizes.pages[0])?;
+    let (nic1, port1) = open("memory:nic1", sizes.pages[1])?;
     Ok(([nic0, nic1], [port0, port1]))
 }
 
@@ -119,11 +109,11 @@ impl MemoryThreads {
         queues: [OpenedDevice; 2],
         ports: [NicPort; 2],
         demo: MemoryDemo,
-        sizes: &SocketSizes,
+        sizes: &Sizes,
     ) -> Result<Self, String> {
         let failed = |error| no_thread(&error);
         let (passed, queue) = match demo.action {
-            DemoAction::Pass => Some(RingBuffer::new(QUEUE)).unzip(),
+            DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
             _ => (None, None),
         };
         let (state, frames) = (Arc::new(SharedState::new(1)), content::frames(demo.size).map_err(in_words)?);
@@ -137,7 +127,7 @@ impl MemoryThreads {
             burst: BUDGET,
             action: demo.action,
             consumer: passed,
-            cpus: sizes.needs.node.map(memory_node::cpus_of).unwrap_or_default(),
+            cpus: sizes.node.map(memory_node::cpus_of).unwrap_or_default(),
         };
         let forwarding = task.start(state.clone())?;
         Ok(Self { state, forwarding, consumer, wire })

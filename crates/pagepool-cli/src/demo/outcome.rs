@@ -2,7 +2,7 @@
 
 use pagepool::{PAGE_SIZE, PoolRef};
 
-use super::action::DemoAction;
+use super::plan::DemoAction;
 use crate::report::{LossLimit, LossShare, Verdict};
 use crate::traffic::figures::losses;
 use crate::traffic::{PortSample, figures};

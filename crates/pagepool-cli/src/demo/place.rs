@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use super::action::DemoAction;
 use super::live::DemoView;
 use super::memory::{self, MemoryDemo};
+use super::plan::DemoAction;
 use super::veth::{self, VethSetup};
 use crate::report::output;
 use crate::sys::{self, CapabilitySet};

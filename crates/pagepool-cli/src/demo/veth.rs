@@ -17,10 +17,10 @@ use pagepool::{Arena, Error, Holders};
 use pagepool_link::{LinkError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::{Attach, DeviceStats, OpenedDevice, TxMode, open_devices};
 
-use super::action::DemoAction;
 use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
+use super::plan::DemoAction;
 use crate::report::{error_chain, in_words};
 use crate::traffic::sockets::{SocketSizes, memory_node};
 use crate::traffic::{self, Phase, Sample, SharedState};
@@ -73,7 +73,7 @@ fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<F
     let opened: Vec<_> = opened.into_iter().flatten().collect();
     let Ok(queues) = <[OpenedDevice; 2]>::try_from(opened) else { unreachable!("one queue of each") };
     let SocketSizes { pages, burst, .. } = sizes;
-    Ok(ForwardTask { queues, pages, burst, action: DemoAction::Forward, consumer: None, cpus })
+    Ok(ForwardTask { queues, pages: [pages; 2], burst, action: DemoAction::Forward, consumer: None, cpus })
 }
 
 pub fn demonstrate(setup: VethSetup, mtu: u32, view: &DemoView<'_>) -> Result<ExitCode, String> {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use pagepool_net::{BUDGET, NicPort, NumberedFrames, PortStep};
 
-use super::action::DemoAction;
 use super::content::ContentCheck;
+use super::plan::DemoAction;
 use crate::traffic::{Phase, SharedState};
 
 /// The two ends of the wire, and the packets on it.

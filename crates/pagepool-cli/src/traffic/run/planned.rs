@@ -37,7 +37,6 @@ fn sizes<C: TrafficCommand>(
         unaligned: options.unaligned(),
         ring: options.ring,
         bursts: 2,
-        passed: 0,
         queues: interfaces.iter().map(|interface| interface.queues.len()).max().unwrap_or(0),
         hardware_ring: match options.mode.copies() {
             true => 0,

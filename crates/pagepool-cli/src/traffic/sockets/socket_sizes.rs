@@ -50,8 +50,6 @@ pub struct SocketNeeds {
     /// Bursts of a pool in use at once: two of the loop, one of which it sends, and more if other threads
     /// have packets.
     pub bursts: usize,
-    /// The most packets that wait for a thread that they are passed to.
-    pub passed: usize,
     /// Slots of the hardware's receive rings, which hold buffers with zero copy.
     pub hardware_ring: u32,
     pub mode: XskMode,
@@ -137,8 +135,8 @@ impl SocketSizes {
 
     /// Sizes with rings of this many slots. Packets are on the receive ring, in the hardware's ring, waiting
     /// in the kernel for a buffer, on another port's transmit ring, waiting for it (as many packets as it has
-    /// slots) or for another thread, or in bursts that threads work on. A chunk counts as a page even if it
-    /// is half of one: the other half is room for pages of which some chunks are still out.
+    /// slots), or in bursts that threads work on. A chunk counts as a page even if it is half of one: the
+    /// other half is room for pages of which some chunks are still out.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let buffers = Self::buffers(needs);
         let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };
@@ -147,7 +145,7 @@ impl SocketSizes {
         if sizes.needs.multi_buffer() {
             sizes.burst = BUDGET;
         }
-        let in_hands = buffers * (slots.max(sizes.burst) + needs.passed + needs.bursts * sizes.burst);
+        let in_hands = buffers * (slots.max(sizes.burst) + needs.bursts * sizes.burst);
         sizes.pages = 2 * slots + hardware + in_hands + SPARE;
         sizes
     }
