@@ -10,7 +10,6 @@
 pub(crate) mod capture;
 pub(crate) mod command;
 pub mod figures;
-pub(crate) mod frame_check;
 pub(crate) mod options;
 pub(crate) mod poll_loop;
 mod port_sample;

@@ -56,7 +56,6 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "top",
             "traffic/port_sample",
             "traffic/shared_state",
-            "traffic/frame_check",
             "traffic/watch",
             "traffic/poll_loop",
             "traffic/figures",

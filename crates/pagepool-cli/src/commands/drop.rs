@@ -6,7 +6,6 @@ use pagepool_net::{Action, Ingress, PacketHandler, Tally};
 
 use crate::report::{PACKETS, count_of};
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::frame_check::FrameCheck;
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 use crate::traffic::poll_loop::{NoSource, PortHandler};
 
@@ -41,7 +40,8 @@ impl TrafficCommand for DropArgs {
     }
 
     fn work(&self, _: &mut ThreadContext<'_>) -> (DropHandler, NoSource) {
-        (DropHandler { check: self.verify.map(FrameCheck::new) }, NoSource)
+        let check = self.verify.map(|expected| FrameCheck { tally: Tally::new(expected), whole: Vec::new() });
+        (DropHandler { check }, NoSource)
     }
 }
 
@@ -49,6 +49,13 @@ impl TrafficCommand for DropArgs {
 #[derive(Default)]
 pub struct DropHandler {
     check: Option<FrameCheck>,
+}
+
+/// Checks numbered frames.
+struct FrameCheck {
+    tally: Tally,
+    /// A packet of several buffers, as one.
+    whole: Vec<u8>,
 }
 
 impl PacketHandler for DropHandler {
@@ -63,6 +70,19 @@ impl PacketHandler for DropHandler {
     #[inline]
     fn reads(&self) -> bool {
         self.check.is_some()
+    }
+}
+
+impl FrameCheck {
+    fn take(&mut self, packet: &XdpBuff) {
+        if !packet.has_frags() {
+            self.tally.take(packet.data());
+            return;
+        }
+        self.whole.clear();
+        self.whole.extend_from_slice(packet.data());
+        packet.frags().iter().for_each(|frag| self.whole.extend_from_slice(frag.data()));
+        self.tally.take(&self.whole);
     }
 }
 

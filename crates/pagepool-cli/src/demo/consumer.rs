@@ -9,7 +9,7 @@ use pagepool::{PageBuf, XdpBuff, put_bulk};
 use pagepool_net::BUDGET;
 use rtrb::Consumer;
 
-use super::content::ContentCheck;
+use super::content::{Content, ContentCheck};
 use crate::traffic::SharedState;
 
 /// Empty looks before the thread sleeps, and how long it sleeps. No packet waits to be dropped.
@@ -17,8 +17,12 @@ const PATIENCE: u32 = 256;
 const NAP: Duration = Duration::from_micros(50);
 
 /// Starts the thread. It ends when the queue is empty and its producer is gone.
-pub fn start(queue: Consumer<XdpBuff>, state: Arc<SharedState>) -> std::io::Result<JoinHandle<()>> {
-    let check = ContentCheck::new(false);
+pub fn start(
+    queue: Consumer<XdpBuff>,
+    content: &Content,
+    state: Arc<SharedState>,
+) -> std::io::Result<JoinHandle<()>> {
+    let check = content.clone().check(false);
     std::thread::Builder::new().name("consumer".into()).spawn(move || consume(queue, check, &state))
 }
 
@@ -49,8 +53,10 @@ fn burst(
     while read.len() < BUDGET
         && let Ok(packet) = queue.pop()
     {
+        let frags = packet.frags().iter().map(|frag| frag.data());
+        let good = check.is_good(std::iter::once(packet.data()).chain(frags));
         taken += 1;
-        corrupt += u64::from(!check.is_good_buff(&packet));
+        corrupt += u64::from(!good);
         read.push(packet.into_buffer());
     }
     put_bulk(read);

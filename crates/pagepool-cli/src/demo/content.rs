@@ -1,57 +1,93 @@
-//! The source's packets, which are numbered frames, and their check at the sink.
+//! The content of the source's packets, and its check at the sink.
+//!
+//! A packet has a header, a number and its complement, and a pattern that is shifted by the number. So the
+//! check finds bytes that changed, moved, or belong to another packet, even to an older one in the same page.
 
-use pagepool::{Error, XdpBuff};
-use pagepool_link::Mac;
-use pagepool_net::{Arrival, NumberedFrames};
-
-use crate::traffic::frame_check::FrameCheck;
+use std::sync::Arc;
 
 /// Locally administered addresses of the two ends.
-const HERE: Mac = Mac([2, 0, 0, 0, 0, 1]);
-const THERE: Mac = Mac([2, 0, 0, 0, 0, 2]);
+const HERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const THERE: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// The EtherType for experiments (IEEE 802).
+const TYPE: [u8; 2] = [0x88, 0xb5];
+/// Bytes of the header, and where the pattern begins: after the number and its complement.
+const HEADER: usize = 14;
+const START: usize = HEADER + 16;
+/// The number of different shifts of the pattern.
+const SHIFTS: u64 = 256;
 
-/// Packets of `size` bytes.
-pub fn frames(size: usize) -> Result<NumberedFrames, Error> {
-    NumberedFrames::new(HERE, THERE, size)
+#[derive(Clone, Debug)]
+pub struct Content {
+    pattern: Arc<[u8]>,
+    size: usize,
+}
+
+impl Content {
+    /// Makes packets of `size` bytes, at least 64.
+    pub fn new(size: usize) -> Self {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        Self { pattern: (0..size + SHIFTS as usize).map(|_| next()).collect(), size }
+    }
+
+    /// The bytes after the numbers.
+    fn body(&self, number: u64) -> &[u8] {
+        &self.pattern[(number % SHIFTS) as usize..][..self.size - START]
+    }
+
+    pub fn write<'a>(&self, number: u64, into: &'a mut Vec<u8>) -> &'a [u8] {
+        into.clear();
+        let numbers = [number.to_be_bytes(), (!number).to_be_bytes()];
+        for part in [&THERE[..], &HERE, &TYPE, numbers.as_flattened(), self.body(number)] {
+            into.extend_from_slice(part);
+        }
+        into
+    }
+
+    /// Makes the check for the sink. `exchanged`: the addresses were swapped on the way.
+    pub fn check(self, exchanged: bool) -> ContentCheck {
+        let [first, second] = if exchanged { [HERE, THERE] } else { [THERE, HERE] };
+        let mut header = [0; HEADER];
+        header[..6].copy_from_slice(&first);
+        header[6..12].copy_from_slice(&second);
+        header[12..].copy_from_slice(&TYPE);
+        ContentCheck { content: self, header, next: 0 }
+    }
 }
 
 /// Checks that packets are whole, unchanged, and in order.
 #[derive(Debug)]
 pub struct ContentCheck {
-    /// The addresses in each packet.
-    ends: [[u8; 6]; 2],
-    /// Expects no number, so it tracks none.
-    check: FrameCheck,
+    content: Content,
+    header: [u8; HEADER],
     /// The smallest number that may come next: packets may be lost, but never overtake each other.
     next: u64,
 }
 
 impl ContentCheck {
-    /// `exchanged`: the addresses were swapped on the way.
-    pub fn new(exchanged: bool) -> Self {
-        let ends = if exchanged { [HERE.0, THERE.0] } else { [THERE.0, HERE.0] };
-        Self { ends, check: FrameCheck::default(), next: 0 }
-    }
-
-    /// Whether a packet is good.
-    pub fn is_good(&mut self, packet: &[u8]) -> bool {
-        let arrival = self.check.tally.take(packet);
-        self.is_next(arrival, packet)
-    }
-
-    /// Whether a packet of one or several buffers is good.
-    pub fn is_good_buff(&mut self, packet: &XdpBuff) -> bool {
-        let arrival = self.check.take(packet);
-        self.is_next(arrival, packet.data())
-    }
-
-    fn is_next(&mut self, arrival: Arrival, packet: &[u8]) -> bool {
-        let Arrival::Beyond(number) = arrival else { return false };
-        let is_next = number >= self.next && packet.starts_with(self.ends.as_flattened());
-        if is_next {
-            self.next = number + 1;
+    /// Whether a packet is good. Takes its parts in order.
+    pub fn is_good<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
+        let Some((header, first)) = parts.next().and_then(|first| first.split_first_chunk::<HEADER>()) else {
+            return false;
+        };
+        let Some((numbers, first)) = first.split_first_chunk::<16>() else { return false };
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let [number, complement] = [0, 1].map(|at| u64::from_be_bytes(numbers[at]));
+        if *header != self.header || number != !complement || number < self.next {
+            return false;
         }
-        is_next
+        self.next = number + 1;
+        let mut expected = self.content.body(number);
+        for part in std::iter::once(first).chain(parts) {
+            match expected.split_at_checked(part.len()) {
+                Some((now, later)) if now == part => expected = later,
+                _ => return false,
+            }
+        }
+        expected.is_empty()
     }
 }
 
@@ -59,51 +95,36 @@ impl ContentCheck {
 mod tests {
     use super::*;
 
+    fn good(check: &mut ContentCheck, packet: &[u8]) -> bool {
+        let (first, rest) = packet.split_at(packet.len().min(40));
+        check.is_good([first, rest].into_iter())
+    }
+
     #[test]
     fn content_is_accepted_once_and_in_order() {
-        let (frames, mut packet, mut check) = (frames(100).unwrap(), [0; 100], ContentCheck::new(false));
+        let content = Content::new(100);
+        let mut check = content.clone().check(false);
+        let mut packet = Vec::new();
         for number in [0, 1, 7, 300] {
-            frames.write(number, &mut packet);
-            assert!(check.is_good(&packet), "{number}");
-            assert!(!check.is_good(&packet), "{number} came twice");
+            assert!(good(&mut check, content.write(number, &mut packet)), "{number}");
+            assert!(!good(&mut check, &packet), "{number} came twice");
         }
-        frames.write(299, &mut packet);
-        assert!(!check.is_good(&packet), "it was overtaken");
+        assert!(!good(&mut check, content.write(299, &mut packet)), "it was overtaken");
     }
 
     #[test]
     fn every_changed_byte_shows() {
-        let mut packet = [0; 64];
-        frames(64).unwrap().write(u64::MAX / 2, &mut packet);
+        let content = Content::new(64);
+        let mut packet = Vec::new();
+        content.write(u64::MAX / 2, &mut packet);
         for at in 0..packet.len() {
+            let mut check = content.clone().check(false);
             packet[at] ^= 1;
-            assert!(!ContentCheck::new(false).is_good(&packet), "byte {at}");
+            assert!(!good(&mut check, &packet), "byte {at}");
             packet[at] ^= 1;
         }
-        let mut check = ContentCheck::new(false);
-        assert!(!check.is_good(&packet[..63]) && !check.is_good(&[]), "too short");
-        assert!(!ContentCheck::new(true).is_good(&packet), "the addresses were not exchanged");
-        assert!(check.is_good(&packet));
-    }
-
-    #[test]
-    fn a_packet_of_several_buffers_is_checked_as_a_whole() {
-        let arena = pagepool::Arena::new(pagepool::ArenaParams { max_bytes: 1 << 20, ..Default::default() });
-        let pool = pagepool::Pool::new(pagepool::PoolParams::default(), arena.unwrap()).unwrap().bind();
-        let (mut bytes, mut check) = ([0; 100], ContentCheck::new(false));
-        for number in [0, 1] {
-            frames(100).unwrap().write(number, &mut bytes);
-            bytes[99] ^= number as u8;
-            let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 40).unwrap();
-            packet.data_mut().copy_from_slice(&bytes[..40]);
-            let mut more = pool.alloc_page().unwrap();
-            more.packet_mut().unwrap()[..60].copy_from_slice(&bytes[40..]);
-            packet.add_frag(more, 0, 60).unwrap();
-            assert_eq!(
-                check.is_good_buff(&packet),
-                number == 0,
-                "the last byte of the second one is damaged"
-            );
-        }
+        let mut check = content.clone().check(false);
+        assert!(!good(&mut check, &packet[..63]) && !good(&mut check, &[]), "too short");
+        assert!(!good(&mut content.check(true), &packet), "the addresses were not exchanged");
     }
 }

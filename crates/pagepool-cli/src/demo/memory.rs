@@ -16,7 +16,7 @@ use pagepool::{Arena, Error};
 use pagepool_net::{BUDGET, NicPort, OpenedDevice, PortThread, open_device};
 use rtrb::RingBuffer;
 
-use super::content;
+use super::content::Content;
 use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, DemoView};
 use super::outcome::DemoResult;
@@ -116,10 +116,10 @@ impl MemoryThreads {
             DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
             _ => (None, None),
         };
-        let (state, frames) = (Arc::new(SharedState::new(1)), content::frames(demo.size).map_err(in_words)?);
-        let mut on_wire = wire::PacketWire::new(ports, demo.action, frames, state.clone());
+        let (state, content) = (Arc::new(SharedState::new(1)), Content::new(demo.size));
+        let mut on_wire = wire::PacketWire::new(ports, demo.action, &content, state.clone());
         let wire = PortThread::new("wire", move || on_wire.step()).map_err(failed)?;
-        let consumer = queue.map(|queue| consumer::start(queue, state.clone()));
+        let consumer = queue.map(|queue| consumer::start(queue, &content, state.clone()));
         let consumer = consumer.transpose().map_err(failed)?;
         let task = ForwardTask {
             queues,

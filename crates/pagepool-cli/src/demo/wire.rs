@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pagepool_net::{BUDGET, NicPort, NumberedFrames, PortStep};
+use pagepool_net::{BUDGET, NicPort, PortStep};
 
-use super::content::ContentCheck;
+use super::content::{Content, ContentCheck};
 use super::plan::DemoAction;
 use crate::traffic::{Phase, SharedState};
 
@@ -15,7 +15,7 @@ pub struct PacketWire {
     ports: [NicPort; 2],
     /// The port with the sink.
     sink: usize,
-    frames: NumberedFrames,
+    content: Content,
     check: ContentCheck,
     next: u64,
     packet: Vec<u8>,
@@ -24,15 +24,10 @@ pub struct PacketWire {
 
 impl PacketWire {
     /// The source sends into the first port. The sink is where packets come out.
-    pub fn new(
-        ports: [NicPort; 2],
-        action: DemoAction,
-        frames: NumberedFrames,
-        state: Arc<SharedState>,
-    ) -> Self {
+    pub fn new(ports: [NicPort; 2], action: DemoAction, content: &Content, state: Arc<SharedState>) -> Self {
         let sink = if action == DemoAction::Echo { 0 } else { 1 };
-        let check = ContentCheck::new(action == DemoAction::Echo);
-        Self { ports, sink, frames, check, next: 0, packet: vec![0; frames.size()], state }
+        let check = content.clone().check(action == DemoAction::Echo);
+        Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), state }
     }
 
     /// Delivers a burst to the first NIC, and takes all packets at the sink. Returns whether a packet moved.
@@ -50,13 +45,10 @@ impl PacketWire {
 
     /// Delivers only packets that the NIC has room for: the source obeys flow control.
     fn deliver(&mut self) -> u64 {
-        let Self { ports, frames, next, packet, .. } = self;
+        let Self { ports, content, next, packet, .. } = self;
         let mut one = |wire: &mut PortStep<'_>| {
-            if wire.must_wait(packet.len()) {
-                return false;
-            }
-            frames.write(*next, packet);
-            let taken = wire.deliver(packet);
+            let bytes = content.write(*next, packet);
+            let taken = !wire.must_wait(bytes.len()) && wire.deliver(bytes);
             *next += u64::from(taken);
             taken
         };
@@ -71,7 +63,7 @@ impl PacketWire {
         let (mut arrived, mut corrupt) = (0, 0);
         let mut one = |packet: &[u8]| {
             arrived += 1;
-            corrupt += u64::from(!check.is_good(packet));
+            corrupt += u64::from(!check.is_good(std::iter::once(packet)));
         };
         ports[self.sink].step(|wire| while wire.take(&mut one) {});
         self.state.count_arrived(arrived, corrupt);
