@@ -118,8 +118,8 @@ impl Builder {
     /// Installs into a new folder; returns it.
     fn staged(&self, name: &str, prefix: &str, libdir: &str) -> Result<PathBuf, Box<dyn Error>> {
         let at = self.work.join(name);
-        let library = Installation::of_library(at.clone(), prefix);
-        Installation { parts: "library,command".into(), libdir: libdir.into(), ..library }.run()?;
+        let base = Installation::of_library(at.clone(), prefix);
+        Installation { parts: "library,command".into(), libdir: libdir.into(), ..base }.run()?;
         Ok(at)
     }
 
