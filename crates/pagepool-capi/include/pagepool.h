@@ -706,9 +706,9 @@ struct pagepool_stats {
      */
     uint64_t recycle_ring_full;
     /**
-     * Pages that left the pool when they were returned, because a page reference still existed or the
-     * provider had marked the page as emergency reserve (Linux: `pfmemalloc`). If it rises: a page reference
-     * outlives its buffer. To recycle the page, share the buffer instead.
+     * Pages that left the pool when they were returned, because a page reference still existed. Linux also
+     * counts pages of its emergency reserve (`pfmemalloc`). If it rises: a page reference outlives its
+     * buffer. To recycle the page, share the buffer instead.
      */
     uint64_t recycle_released_refcnt;
     /**

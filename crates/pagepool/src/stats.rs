@@ -101,8 +101,8 @@ macro_rules! for_each_pool_counter {
                 ///
                 /// If it rises: the owner refills too rarely. Raise `lane_size`, `ring_size` or `max_lanes`.
                 recycle_ring_full,
-                /// Pages that left the pool when they were returned, because a page reference still existed
-                /// or the provider had marked the page as emergency reserve (Linux: `pfmemalloc`).
+                /// Pages that left the pool when they were returned, because a page reference still existed.
+                /// Linux also counts pages of its emergency reserve (`pfmemalloc`).
                 ///
                 /// If it rises: a page reference outlives its buffer. To recycle the page, share the buffer
                 /// instead.

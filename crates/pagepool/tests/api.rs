@@ -247,7 +247,7 @@ fn the_low_water_mark_can_be_set() {
     assert!(readable(&pool, Duration::ZERO), "fewer than 100 were left");
 }
 
-// ---- Nodes and emergency memory -----------------------------------------------------------------
+// ---- Nodes --------------------------------------------------------------------------------------
 
 #[test]
 fn a_page_of_another_node_is_waived_one_per_allocation() {
@@ -281,20 +281,6 @@ fn update_nid_empties_the_cache_and_moves() {
     let buffer = pool.alloc_page().unwrap();
     assert_eq!(arena.area().node_of(buffer.page()), NodeId(1));
     assert!(pool.update_nid(Some(NodeId(9))).is_err());
-}
-
-#[test]
-fn emergency_pages_are_not_recycled() {
-    let memory = PlainMemory::new(64, 0).unwrap();
-    (0..64).for_each(|page| memory.area().set_emergency(pagepool::PageIdx(page), true));
-    let pool = Pool::new(PoolParams::default(), memory.clone()).unwrap().bind();
-    let buffers: Vec<_> = (0..64).map(|_| pool.alloc_page().unwrap()).collect();
-    let stats = pool.stats();
-    assert_eq!((stats.alloc_empty, stats.alloc_slow, stats.alloc_fast), (1, 1, 63), "as Linux counts them");
-    drop(buffers);
-    let stats = pool.stats();
-    assert_eq!((stats.recycle_released_refcnt, stats.recycle_cached), (64, 0));
-    assert_eq!((pool.inflight().total, memory.free()), (0, 64));
 }
 
 // ---- The end ------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use pagepool::{
-    Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NodeId, PageIdx, Pool, PoolParams, Provider,
-    Region, Shutdown, Topology,
+    Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NodeId, Pool, PoolParams, Provider, Region,
+    Shutdown, Topology,
 };
 use pagepool_testing::CheckingIommu;
 
@@ -136,15 +136,6 @@ fn pages_that_return_in_frags_obey_the_node_rule() {
     let pages: Vec<_> = (0..8).map(|_| pool.alloc_page().unwrap()).collect();
     assert_eq!(pool.stats().alloc_waive, 1, "one per look at lanes and ring");
     assert!(pages.iter().all(|buffer| arena.area().node_of(buffer.page()) == NodeId(1)));
-}
-
-#[test]
-fn a_batch_goes_on_past_emergency_memory() {
-    let arena = arena(4);
-    (0..1024).for_each(|page| arena.area().set_emergency(PageIdx(page), page % 64 < 8));
-    let pool = Pool::new(PoolParams::default(), arena.clone()).unwrap().bind();
-    let batch = pool.alloc_batch(64);
-    assert!(batch.len() == 64 || pool.stats().alloc_failed > 0, "{} and {:?}", batch.len(), pool.stats());
 }
 
 #[test]

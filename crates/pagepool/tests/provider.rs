@@ -110,14 +110,12 @@ fn device_memory_refuses_a_size_that_is_not_whole_pages() {
 }
 
 #[test]
-fn device_memory_has_no_cpu_address_and_marks_emergency_pages() {
+fn device_memory_has_no_cpu_address() {
     let hbm = DeviceMemory::new("hbm", 1 << 20, NodeId(1)).unwrap();
     let mut pages = [PageIdx(0); 4];
     assert_eq!(hbm.reserve(0, Some(NodeId(1)), &mut pages), 4);
     assert_eq!(hbm.area().base(), None);
     assert_eq!(hbm.area().node_of(pages[0]), NodeId(1));
-    hbm.area().set_emergency(pages[0], true);
-    hbm.area().set_emergency(pages[0], false);
     release(&*hbm, 0, &pages);
     assert_eq!(hbm.pages_out(), 0);
     assert_eq!(hbm.describe(), "hbm: 1 MiB of device memory, not readable by the CPU");

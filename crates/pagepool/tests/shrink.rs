@@ -150,19 +150,6 @@ fn an_owner_that_sleeps_is_woken_to_shrink() {
 }
 
 #[test]
-fn emergency_pages_go_too() {
-    let arena = arena(4 * MIB);
-    (0..1024).for_each(|page| arena.area().set_emergency(PageIdx(page), true));
-    let pool = pool_of(&arena, PoolParams::default());
-    let one = pool.alloc_page();
-    assert_eq!(arena.pages_out(), 64);
-    assert_eq!(pool.shrink(3), 60);
-    assert_eq!(arena.pages_out(), 4);
-    drop(one); // leaves the pool, as emergency memory does
-    assert_eq!((pool.shrink(0), arena.pages_out()), (3, 0));
-}
-
-#[test]
 fn pages_whose_fragments_lie_in_lanes_and_ring_go() {
     for (max_lanes, ring_size) in [(1, 64), (0, 1024), (0, 4)] {
         let arena = arena(8 * MIB);

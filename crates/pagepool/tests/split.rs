@@ -7,8 +7,8 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use pagepool::{
-    Bound, DmaDomain, IdentityDomain, NoDirectRecycle, PageBuf, PageIdx, Pool, PoolParams, Provider,
-    SplitError, XdpBuff,
+    Bound, DmaDomain, IdentityDomain, NoDirectRecycle, PageBuf, Pool, PoolParams, Provider, SplitError,
+    XdpBuff,
 };
 use pagepool_testing::{CheckingIommu, PlainMemory};
 
@@ -265,21 +265,18 @@ fn after_destroy_parts_may_split_and_the_last_ends_the_pool() {
 }
 
 #[test]
-fn a_referenced_or_emergency_page_leaves_with_its_last_part() {
-    for reserve in [false, true] {
-        let memory = PlainMemory::new(1, 0).unwrap();
-        memory.area().set_emergency(PageIdx(0), reserve);
-        let pool = Pool::new(PoolParams::default(), memory.clone()).unwrap().bind();
-        let mut buffer = pool.alloc_page().unwrap();
-        let page_ref = (!reserve).then(|| buffer.page_ref());
-        let (first, last) = elsewhere(move || buffer.split_at(100).unwrap());
-        drop(first);
-        assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().out), (0, 1));
-        drop(last);
-        assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 0));
-        drop(page_ref);
-        assert_eq!(memory.available(0), 1);
-    }
+fn a_referenced_page_leaves_with_its_last_part() {
+    let memory = PlainMemory::new(1, 0).unwrap();
+    let pool = Pool::new(PoolParams::default(), memory.clone()).unwrap().bind();
+    let mut buffer = pool.alloc_page().unwrap();
+    let page_ref = buffer.page_ref();
+    let (first, last) = elsewhere(move || buffer.split_at(100).unwrap());
+    drop(first);
+    assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().out), (0, 1));
+    drop(last);
+    assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 0));
+    drop(page_ref);
+    assert_eq!(memory.available(0), 1);
 }
 
 #[test]

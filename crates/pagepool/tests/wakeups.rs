@@ -381,20 +381,3 @@ fn no_wakeup_is_missed_by_reading_or_not_acknowledging() {
         }
     }
 }
-
-#[test]
-fn a_batch_refused_emergency_memory_is_woken_by_a_fitting_page() {
-    let memory = PlainMemory::new(65, 0).unwrap();
-    (1..65).for_each(|page| memory.area().set_emergency(PageIdx(page), true));
-    let params = PoolParams { wakeup: true, ..Default::default() };
-    let pool = Pool::new(params, memory).unwrap().bind();
-    let mut batch = pool.alloc_batch(1);
-    assert_eq!(batch.len(), 1);
-    assert!(pool.alloc_batch(1).is_empty(), "all others are emergency memory");
-    assert!(!is_woken(&pool));
-    let page = batch.pop().unwrap();
-    thread::spawn(|| drop(page)).join().unwrap();
-    assert!(is_woken(&pool), "a page that fits came back");
-    pool.acknowledge_wake();
-    assert_eq!(pool.alloc_batch(1).len(), 1);
-}

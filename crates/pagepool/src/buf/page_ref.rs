@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::PoolPtr;
-use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
+use crate::mem::page::{LEFT, PageIdx, REF_COUNT};
 use crate::mem::provider::{Provider, give_back};
 
 /// Prevents reuse of a page's memory, even after its buffer returned, until this is dropped. For DMA that
@@ -59,7 +59,7 @@ impl PageRef {
     pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
         let before = pool.page_meta(page).refs.fetch_add(1, Ordering::Relaxed);
         if before & REF_COUNT > REF_COUNT / 2 {
-            std::process::abort(); // 2^29 forgotten references: abort rather than wrap, like `Arc`
+            std::process::abort(); // 2^30 forgotten references: abort rather than wrap, like `Arc`
         }
         Self { provider: pool.provider().clone(), page, order: pool.geometry.order() }
     }
@@ -81,7 +81,7 @@ impl Drop for PageRef {
         let meta = self.provider.area().meta(self.page);
         let before = meta.refs.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
         if before & REF_COUNT == 1 && before & LEFT != 0 {
-            meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // no other thread changes the word
+            meta.refs.store(0, Ordering::Relaxed); // no other thread changes the word
             // SAFETY: I1. The page left its pool with this order, and this was its last reference: it has no
             // other user.
             unsafe { give_back(&*self.provider, self.order, &[self.page]) };

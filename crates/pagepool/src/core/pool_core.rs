@@ -150,8 +150,6 @@ pub(crate) struct OwnerState {
     /// Pages no longer being cut, with fragments out as far as the owner knows, less the pages that other
     /// threads split.
     pub(crate) in_frags: Counter,
-    /// Pages of the emergency reserve that were not allocated yet.
-    pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
     /// The owner's stash of blocks for chains.
     pub(crate) chains: ChainStash,
     /// The lanes that the next cut visits.
@@ -180,7 +178,6 @@ impl OwnerState {
             frag_open: PlainBool::new(false),
             frag_waste: Counter::default(),
             in_frags: Counter::default(),
-            emergency: OwnerCell::new(Vec::new()),
             chains: ChainStash::new(sizes.chains),
             raw,
             lane_rotation: LaneRotation::default(),

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 use crate::error::Error;
 use crate::mem::dma::{DmaDomain, DomainId, Mapping, Region};
 use crate::mem::page::{
-    EMERGENCY, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
+    LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
 };
 use crate::mem::starved::StarvedPools;
 use crate::sys::sync::{AtomicU32, AtomicU64, Backoff, Lock, Ordering};
@@ -43,7 +43,6 @@ pub struct Area {
     nodes: Nodes,
     /// Per node, whether any page was ever on it, if nodes differ.
     on_nodes: [AtomicBool; 256],
-    has_emergency: AtomicBool,
     /// Mappings that fix the area; written under the lock of `regions`.
     fixing: AtomicUsize,
     pub(crate) starved: StarvedPools,
@@ -222,7 +221,6 @@ impl Area {
             shared_frags: Table::new(pages)?,
             nodes,
             on_nodes: [const { AtomicBool::new(false) }; 256],
-            has_emergency: AtomicBool::new(false),
             fixing: AtomicUsize::new(0),
             starved: StarvedPools::new(),
             regions: Lock::new(Regions {
@@ -312,23 +310,6 @@ impl Area {
         }
     }
 
-    /// Marks or unmarks a page as emergency memory. For a provider, before it gives the page out and after
-    /// it got it back. Such pages are not recycled; `recycle_released_refcnt` counts them. Linux:
-    /// `page_is_pfmemalloc`.
-    pub fn set_emergency(&self, page: PageIdx, yes: bool) {
-        if yes {
-            self.meta(page).refs.fetch_or(EMERGENCY, Ordering::Relaxed);
-            self.has_emergency.store(true, Ordering::Relaxed);
-        } else {
-            self.meta(page).refs.fetch_and(!EMERGENCY, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether any page was ever marked.
-    pub(crate) fn has_emergency(&self) -> bool {
-        self.has_emergency.load(Ordering::Relaxed)
-    }
-
     /// The first page's record; the others follow.
     pub(crate) fn records(&self) -> *const PageMeta {
         self.meta.as_ptr()
@@ -357,7 +338,7 @@ impl Area {
         if before & REF_COUNT != 0 {
             return false;
         }
-        meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // no other thread changes it now
+        meta.refs.store(0, Ordering::Relaxed); // no other thread changes it now
         true
     }
 

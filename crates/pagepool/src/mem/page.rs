@@ -64,7 +64,7 @@ pub(crate) struct PageMeta {
     /// Link in the list of pages with such fragments, under the return lock: 0 if not in the list, else the
     /// next page + 2, or 1 for the last.
     pub(crate) next: AtomicU32,
-    /// Lowest 30 bits: live [`PageRef`](crate::PageRef)s. Above: [`EMERGENCY`] and [`LEFT`].
+    /// Live [`PageRef`](crate::PageRef)s, plus [`LEFT`].
     pub(crate) refs: AtomicU32,
     /// Clones of this page's shared buffers beyond the first of each fragment. Written by any thread.
     pub(crate) clones: AtomicU32,
@@ -75,12 +75,10 @@ pub(crate) struct PageMeta {
     pub(crate) parts: AtomicU32,
 }
 
-/// In [`PageMeta::refs`]: a page of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.
-pub(crate) const EMERGENCY: u32 = 1 << 30;
 /// In [`PageMeta::refs`]: the page has left its pool; the last reference releases it to the provider.
 pub(crate) const LEFT: u32 = 1 << 31;
 /// In [`PageMeta::refs`]: the bits that count.
-pub(crate) const REF_COUNT: u32 = EMERGENCY - 1;
+pub(crate) const REF_COUNT: u32 = LEFT - 1;
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<PageMeta>() == 32, "note 0002: two records in a cache line");

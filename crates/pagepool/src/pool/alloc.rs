@@ -112,20 +112,9 @@ impl Bound {
     fn batch_slow(&self, batch: &mut Batch, n: usize) -> usize {
         let pool = self.ptr();
         let mut done = 0;
-        let mut unfit = 0;
         while done < n {
             let Some(buffer) = self.alloc_slow() else { break };
-            if let Err(emergency) = batch.push(buffer) {
-                // An emergency page does not fit a batch, and leaves the pool. The provider may return it at
-                // once, so this gives up after a batch of them, like any failed allocation.
-                drop(emergency);
-                unfit += 1;
-                if unfit < Batch::MAX {
-                    continue;
-                }
-                let Some(page) = self.last_attempt_recorded().or_else(|| self.failed()) else { break };
-                batch.extend(&[page.0]);
-            }
+            batch.extend(&[buffer.into_bits().whole_page().0]);
             let taken = pool.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));
             pool.own.counts.alloc_fast.add(taken as u64);
             done += taken + 1;

@@ -8,26 +8,21 @@
 //! may drop buffers into the cache.
 //! Cost   a refill: per page one load and two stores; no atomic read-modify-write.
 
-// UNSAFETY: the owner's state is reached through its owner cells.
-#![expect(unsafe_code)]
-
 mod open_page;
 mod recorded;
 mod shrink;
 
 use std::panic::Location;
 
-use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::{PoolPtr, ReleaseOnPanic};
-use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
+use crate::mem::page::{NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
 use crate::probes;
 use crate::recycle::lane::{Lane, STARVED, raise_all};
 use crate::recycle::message::{Message, MessageQueue};
 use crate::returns::late::give_back_all;
-use crate::stats::Counter;
 use crate::sys::sync::Ordering;
 
 impl Bound {
@@ -40,31 +35,23 @@ impl Bound {
         let pool = self.ptr();
         if self.has_request() {
             if let Some(holders) = &self.core().holders {
-                return self.alloc_recorded(holders, Location::caller());
+                let page = self.alloc_recorded(holders, Location::caller())?;
+                return Some(PageBuf::whole(pool, page));
             }
             self.shrink_as_requested();
         }
-        self.alloc_missed(pool)
+        Some(PageBuf::whole(pool, self.alloc_missed()?))
     }
 
-    /// Allocates a page when the cache is empty: the list of attempts, in their order. `pool` is this pool,
-    /// which the caller already has.
+    /// Allocates a page when the cache is empty: the list of attempts, in their order.
     #[inline(always)]
-    pub(crate) fn alloc_missed(&self, pool: PoolPtr) -> Option<PageBuf> {
-        let whole = |page| PageBuf::whole(pool, page);
-        // The slow path allocates pages of the reserve first, because they never enter the cache.
-        self.alloc_emergency(&pool.own.counts.alloc_fast)
-            .or_else(|| self.refill().map(whole))
-            .or_else(|| self.reserve().map(whole))
-            .or_else(|| self.alloc_emergency(self.slow_counter())) // the provider may have included some
-            .or_else(|| self.last_attempt().map(whole))
-            .or_else(|| self.alloc_emergency(self.slow_counter()))
-            .or_else(|| self.failed())
+    pub(crate) fn alloc_missed(&self) -> Option<PageIdx> {
+        self.refill().or_else(|| self.reserve()).or_else(|| self.last_attempt()).or_else(|| self.failed())
     }
 
     /// The last attempt of an allocation. Takes the page being cut if it is whole; otherwise arms the
     /// wake-up, and looks again if that raised flags.
-    pub(crate) fn last_attempt(&self) -> Option<PageIdx> {
+    fn last_attempt(&self) -> Option<PageIdx> {
         if let Some(page) = self.whole_open_page() {
             return Some(page);
         }
@@ -103,23 +90,6 @@ impl Bound {
         let pool = self.ptr();
         pool.own.counts.alloc_failed.add(1);
         probes::starve(pool.id, pool.pages());
-    }
-
-    /// Allocates a page of the emergency reserve that the provider included. Counts it in `counter`: as one
-    /// of the cache, except at the end of the slow path.
-    fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
-        let pool = self.ptr();
-        // SAFETY: I2; no callback runs while the borrow lives.
-        let page = unsafe { &mut *pool.own.emergency.get() }.pop()?;
-        counter.add(1);
-        Some(PageBuf::new(pool, page, FragBits::MAY_HAVE_REFS))
-    }
-
-    /// The counter of allocations that the provider served.
-    fn slow_counter(&self) -> &Counter {
-        let pool = self.core();
-        let counts = &pool.own.counts;
-        if pool.geometry.order() == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
     /// Refills the cache with pages that returned, and takes one out: first polls the deferred queue, then
@@ -315,22 +285,18 @@ impl Bound {
         while let [page, rest @ ..] = fresh.pages {
             let page = *page;
             fresh.pages = rest;
-            let meta = pool.page_meta(page);
-            meta.pool.store(pool.id, Ordering::Release); // pairs with from_raw()
+            pool.page_meta(page).pool.store(pool.id, Ordering::Release); // pairs with from_raw()
             counts.hold.add(1); // before the sync: a page whose sync panics leaves
             pool.sync_for_device(page, usize::MAX);
-            let emergency = pool.area.has_emergency() && meta.refs.load(Ordering::Relaxed) & EMERGENCY != 0;
-            if emergency {
-                // SAFETY: I2; no callback runs while the borrow lives.
-                unsafe { &mut *pool.own.emergency.get() }.push(page);
-            } else if !pool.own.cache.push(owner, page) {
+            if !pool.own.cache.push(owner, page) {
                 // A callback filled the cache.
                 pool.return_to_provider_here(owner, page);
             }
         }
         let page = pool.own.cache.pop(owner);
         if page.is_some() && came {
-            self.slow_counter().add(1);
+            let high_order = pool.geometry.order() > 0;
+            if high_order { &counts.alloc_slow_high_order } else { &counts.alloc_slow }.add(1);
         }
         page
     }

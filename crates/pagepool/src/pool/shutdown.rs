@@ -126,8 +126,6 @@ fn collect(pool: PoolPtr, owner: OwnerProof, returned: &mut Vec<PageIdx>) {
     if let Some(holders) = &pool.holders {
         returned.extend(std::iter::from_fn(|| holders.idle_cache().pop(owner)));
     }
-    // SAFETY: I2; no callback runs in this function.
-    returned.append(unsafe { &mut *pool.own.emergency.get() });
     // Each lane under its cold lock, which late returners take too: a message is counted once.
     let mut messages: Vec<Message> = pool.lanes.all().iter().flat_map(|lane| lane.take_all()).collect();
     // Under the lock no producer is in a push, so this thread may consume from the ring.

@@ -96,7 +96,7 @@ impl PoolPtr {
     }
 
     /// The last fragment of a page returned: syncs the page, and returns whether it stays in the pool. A page
-    /// with a live `PageRef`, or of emergency memory, must not be reused, and leaves.
+    /// with a live `PageRef` must not be reused, and leaves.
     #[inline(always)]
     pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> bool {
         if self.page_meta(page).refs.load(Ordering::Acquire) != 0 {

@@ -10,7 +10,6 @@
 
 use std::panic::Location;
 
-use crate::buf::page_buf::PageBuf;
 use crate::holders::table::HolderTable;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
@@ -24,40 +23,28 @@ impl Bound {
         &self,
         holders: &HolderTable,
         at: &'static Location<'static>,
-    ) -> Option<PageBuf> {
-        let buffer = self.alloc_unrecorded()?;
-        holders.out(buffer.page(), at);
-        Some(buffer)
+    ) -> Option<PageIdx> {
+        let page = self.alloc_unrecorded()?;
+        holders.out(page, at);
+        Some(page)
     }
 
     /// Allocates a page from the idle cache or by the slow path; the caller records it.
-    fn alloc_unrecorded(&self) -> Option<PageBuf> {
+    fn alloc_unrecorded(&self) -> Option<PageIdx> {
         let pool = self.ptr();
         if let Some(page) = pool.idle_cache().pop(self.owner()) {
             pool.own.counts.alloc_fast.add(1);
-            return Some(PageBuf::whole(pool, page));
+            return Some(page);
         }
         let _lent = self.lend_idle_cache();
         self.shrink_as_requested();
-        self.alloc_missed(pool)
+        self.alloc_missed()
     }
 
     /// Allocates a page to cut (see [`page_to_cut`](Self::page_to_cut)); the caller records it.
     fn page_to_cut_unrecorded(&self) -> Option<PageIdx> {
-        let (pool, page, _) = self.alloc_unrecorded()?.into_parts();
-        pool.sync_split_page(page);
-        Some(page)
-    }
-
-    /// Runs [`last_attempt`](Self::last_attempt), and in a pool with holders records the page.
-    #[track_caller]
-    pub(crate) fn last_attempt_recorded(&self) -> Option<PageIdx> {
-        let at = Location::caller();
-        let _lent = self.lend_idle_cache();
-        let page = self.last_attempt()?;
-        if let Some(holders) = &self.core().holders {
-            holders.out(page, at);
-        }
+        let page = self.alloc_unrecorded()?;
+        self.ptr().sync_split_page(page);
         Some(page)
     }
 

@@ -1,7 +1,7 @@
 //! Returns idle pages to the provider, down to what the owner wants to keep.
 //!
-//! What   idle pages go to the provider in this order: emergency pages, lanes, ring, a cut page that is whole
-//!        again, the oldest of the cache. Fragments in lanes and ring are collected on the way, and the pages
+//! What   idle pages go to the provider in this order: lanes, ring, a cut page that is whole again, the
+//!        oldest of the cache. Fragments in lanes and ring are collected on the way, and the pages
 //!        they complete go, too.
 //! Who    [`Bound::shrink`]: the owner (I2). [`PoolRef::ask_to_shrink`]: any thread; the owner finds the
 //!        request at its next refill, `poll_deferred` or `acknowledge_wake`.
@@ -10,9 +10,6 @@
 //! Linux  net/core/page_pool.c:page_pool_empty_ring, page_pool_empty_alloc_cache_once (v7.3), which run only
 //!        at the end of a pool: each page counts as one that left, and as nothing else.
 //! Callbacks (of the provider, users of deferred buffers, syncs) run with no borrow of the pool live.
-
-// UNSAFETY: the owner's state is reached through its owner cells.
-#![expect(unsafe_code)]
 
 use crate::core::pool_core::{NO_REQUEST, NO_REQUEST_BUT_TRACKS};
 use crate::mem::page::PageIdx;
@@ -82,7 +79,6 @@ impl Bound {
         let pool = self.ptr();
         let _lent = self.lend_idle_cache();
         let mut idle = IdlePages::count(self, keep);
-        idle.emergency();
         for lane in pool.lanes.listed_lanes() {
             let mut taken = Taken { lane, pages: 0 };
             idle.drain(lane, &mut taken.pages);
@@ -129,7 +125,7 @@ impl PoolRef {
 struct IdlePages<'a> {
     bound: &'a Bound,
     keep: usize,
-    /// Pages in cache, lanes and ring, plus emergency pages.
+    /// Pages in cache, lanes and ring.
     idle: usize,
     leaving: [PageIdx; TOGETHER],
     /// Entries of `leaving`.
@@ -139,10 +135,8 @@ struct IdlePages<'a> {
 
 impl<'a> IdlePages<'a> {
     fn count(bound: &'a Bound, keep: usize) -> Self {
-        let (pool, at) = (bound.ptr(), inflight(&bound.ptr()));
-        // SAFETY: I2; no callback runs while the borrow lives.
-        let emergency = unsafe { &*pool.own.emergency.get() }.len();
-        let idle = (at.cache + at.lanes + at.ring) as usize + emergency;
+        let at = inflight(&bound.ptr());
+        let idle = (at.cache + at.lanes + at.ring) as usize;
         Self { bound, keep, idle, leaving: [PageIdx(0); TOGETHER], len: 0, left: 0 }
     }
 
@@ -167,16 +161,6 @@ impl<'a> IdlePages<'a> {
         pool.own.counts.release.add(pages.len() as u64);
         if !pages.is_empty() {
             late::give_back_all(pool, pages);
-        }
-    }
-
-    fn emergency(&mut self) {
-        let pool = self.bound.ptr();
-        while self.too_many() {
-            // SAFETY: I2; no callback runs while the borrow lives.
-            let next = unsafe { &mut *pool.own.emergency.get() }.pop();
-            let Some(page) = next else { return };
-            self.leave(page);
         }
     }
 
