@@ -26,7 +26,7 @@ use crate::pool::shutdown;
 use crate::recycle::cache::{Cache, MAX_CACHE};
 use crate::recycle::thread;
 use crate::stats::Counters;
-use crate::sys::memory::Zeroes;
+use crate::sys::memory::Mapped;
 use crate::sys::sync::Ordering::Relaxed;
 
 /// What only a pool's owner writes per buffer, for other languages: its cache, and two counters. Code that
@@ -223,7 +223,7 @@ impl PoolRef {
 pub fn lasting_zeroes(bytes: usize) -> Result<NonNull<u8>, Error> {
     let refused =
         Error::of_call("mmap", || format!("no memory for {bytes} bytes: use fewer, or raise RLIMIT_AS"));
-    Zeroes::new(bytes).map(Zeroes::leak).map_err(refused)
+    Mapped::zeroes(bytes).map(Mapped::leak).map_err(refused)
 }
 
 /// Whether [`fence_all_threads`] works here: the other side of its pair may then be a compiler fence. Known

@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::error::Error;
 use crate::sys::call::{OwnFd, checked, retried};
 
 /// log2 of [`PAGE_SIZE`]: pages are counted in 4 KiB, whatever the system's page size is.
@@ -117,32 +118,20 @@ impl Reservation {
         debug_assert_whole_pages(addr, at.len());
         // SAFETY: I1. This value owns the range and no page of it is out, so no code relies on its
         // protection.
-        let done = unsafe { libc::mprotect(addr as *mut _, at.len(), libc::PROT_READ | libc::PROT_WRITE) };
-        checked(done.into()).map(drop)
+        checked(unsafe { libc::mprotect(addr as *mut _, at.len(), READ_WRITE) }.into()).map(drop)
     }
 
     /// Maps bytes `at` of a file, shared, over the reserved bytes `at`.
     pub(crate) fn commit_file(&self, at: Range<usize>, file: BorrowedFd<'_>) -> io::Result<()> {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        map(self.addr(&at), at.len(), prot, flags, Some(file), at.start).map(drop)
+        map(self.addr(&at), at.len(), READ_WRITE, flags, Some(file), at.start).map(drop)
     }
 
-    /// Moves a staged mapping over reserved bytes. The range is never unmapped, so no other thread can map
-    /// there.
-    pub(crate) fn commit_staged(&self, at: Range<usize>, staged: Staged) -> io::Result<()> {
-        let to = self.addr(&at) as *mut libc::c_void;
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        let from = staged.addr as *mut libc::c_void;
-        debug_assert_whole_pages(to.addr(), at.len());
+    /// Moves a mapping that is known to work over reserved bytes. The range is never unmapped, so no other
+    /// thread can map there.
+    pub(crate) fn commit_staged(&self, at: Range<usize>, staged: Mapped) -> io::Result<()> {
         assert_eq!(staged.len, at.len(), "a staged mapping is as long as what it is for");
-        // SAFETY: I1. This value owns both ranges, and nothing points into either.
-        let moved = unsafe { libc::mremap(from, staged.len, staged.len, flags, to) };
-        if moved == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        std::mem::forget(staged);
-        Ok(())
+        staged.move_to(self.addr(&at))
     }
 
     /// Frees the memory and keeps the addresses. Only if no page of the range is out (I1).
@@ -187,81 +176,81 @@ impl Drop for Reservation {
     }
 }
 
-/// A mapping at the kernel's choice of address, moved into a [`Reservation`] once it is known to work.
+/// Memory that this process may read and write, at the kernel's choice of address.
 #[derive(Debug)]
-pub(crate) struct Staged {
-    addr: usize,
-    len: usize,
-}
-
-impl Staged {
-    /// Private memory of huge pages of `1 << page_shift` bytes; fails unless all are available.
-    pub(crate) fn huge(len: usize, page_shift: u32) -> io::Result<Self> {
-        let size = (page_shift as libc::c_int) << libc::MAP_HUGE_SHIFT;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size;
-        let addr = map(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
-        Ok(Self { addr, len })
-    }
-
-    pub(crate) fn file(at: Range<usize>, file: BorrowedFd<'_>) -> io::Result<Self> {
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let addr = map(0, at.len(), prot, libc::MAP_SHARED, Some(file), at.start)?;
-        Ok(Self { addr, len: at.len() })
-    }
-
-    pub(crate) fn addr(&self) -> usize {
-        self.addr
-    }
-
-    /// Allocates every page now. A kernel before 5.14 cannot; then does nothing.
-    pub(crate) fn populate(&self) -> io::Result<()> {
-        match advise(self.addr, self.len, Advice::PopulateWrite) {
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-            other => other,
-        }
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        unmap(self.addr, self.len);
-    }
-}
-
-/// Private zeroes, allocated when touched.
-#[derive(Debug)]
-pub(crate) struct Zeroes {
+pub(crate) struct Mapped {
     first: NonNull<u8>,
     len: usize,
 }
 
-impl Zeroes {
-    /// At least `len` bytes, above 0, at the start of a page of the system.
-    pub(crate) fn new(len: usize) -> io::Result<Self> {
-        let len = len.checked_next_multiple_of(system_page_size()).ok_or(io::ErrorKind::InvalidInput)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let addr = map(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
+impl Mapped {
+    fn new(len: usize, flags: libc::c_int, file: Option<BorrowedFd<'_>>, offset: usize) -> io::Result<Self> {
+        let addr = map(0, len, READ_WRITE, flags, file, offset)?;
         let first = NonNull::new(ptr::with_exposed_provenance_mut(addr));
         Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len })
     }
 
+    /// At least `len` private zeroes, allocated when touched.
+    pub(crate) fn zeroes(len: usize) -> io::Result<Self> {
+        let len = len.checked_next_multiple_of(system_page_size()).ok_or(io::ErrorKind::InvalidInput)?;
+        Self::new(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None, 0)
+    }
+
+    /// Private memory of huge pages of `1 << page_shift` bytes; fails unless all are available.
+    pub(crate) fn huge(len: usize, page_shift: u32) -> io::Result<Self> {
+        let size = (page_shift as libc::c_int) << libc::MAP_HUGE_SHIFT;
+        Self::new(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size, None, 0)
+    }
+
+    /// Bytes `at` of a file, shared.
+    pub(crate) fn file(at: Range<usize>, file: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::new(at.len(), libc::MAP_SHARED, Some(file), at.start)
+    }
+
     /// Valid until this is dropped.
-    #[cfg(not(loom))]
     pub(crate) fn first(&self) -> NonNull<u8> {
         self.first
+    }
+
+    pub(crate) fn addr(&self) -> usize {
+        self.first.addr().get()
     }
 
     /// Keeps the memory for ever.
     pub(crate) fn leak(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).first
     }
-}
 
-impl Drop for Zeroes {
-    fn drop(&mut self) {
-        unmap(self.first.as_ptr().addr(), self.len);
+    /// Allocates every page now. A kernel before 5.14 cannot; then does nothing.
+    pub(crate) fn populate(&self) -> io::Result<()> {
+        match advise(self.addr(), self.len, Advice::PopulateWrite) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Moves the mapping over the equally long one at `to`, which the caller owns.
+    fn move_to(self, to: usize) -> io::Result<()> {
+        debug_assert_whole_pages(to, self.len);
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let (from, to) = (self.first.as_ptr().cast(), to as *mut libc::c_void);
+        // SAFETY: I1. The caller owns both ranges. Nothing points into either, or every word in use has the
+        // same value in both.
+        if unsafe { libc::mremap(from, self.len, self.len, flags, to) } == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(self); // it was moved
+        Ok(())
     }
 }
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        unmap(self.addr(), self.len);
+    }
+}
+
+const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
 fn map(
     addr: usize,
@@ -309,12 +298,18 @@ pub(crate) fn mlock(addr: usize, len: usize) -> io::Result<()> {
     checked(unsafe { libc::mlock(addr as *const _, len) }.into()).map(drop)
 }
 
+/// Soft and hard limit of a resource.
+fn limits(resource: libc::c_int) -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let none = ptr::null::<libc::rlimit>();
+    // SAFETY: the kernel writes one `rlimit`.
+    checked(unsafe { libc::syscall(libc::SYS_prlimit64, 0, resource, none, &raw mut limit) })?;
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
 /// Soft and hard `RLIMIT_MEMLOCK`, in bytes.
 pub(crate) fn memlock_limit() -> io::Result<(u64, u64)> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one `rlimit`.
-    checked(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) }.into())?;
-    Ok((limit.rlim_cur, limit.rlim_max))
+    limits(libc::RLIMIT_MEMLOCK as libc::c_int)
 }
 
 /// Raises `RLIMIT_MEMLOCK` to at least `bytes`; also the hard limit if necessary and permitted.
@@ -326,6 +321,16 @@ pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: hard.max(bytes) };
     // SAFETY: the kernel reads one `rlimit`.
     checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }.into()).map(drop)
+}
+
+/// Refuses a file that this process may not write: the kernel would send SIGXFSZ.
+pub(crate) fn check_file_size(bytes: u64) -> Result<(), Error> {
+    match limits(libc::RLIMIT_FSIZE as libc::c_int) {
+        Ok((soft, _)) if soft < bytes => {
+            Err(Error::parameter("RLIMIT_FSIZE", soft, format!("{bytes} bytes or more")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: if
@@ -347,8 +352,7 @@ pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result
 /// A shared mapping of a file that others read; never unmapped once in use.
 #[derive(Debug)]
 pub(crate) struct SharedFile {
-    first: NonNull<u8>,
-    len: usize,
+    mapping: Mapped,
     file: File,
     /// Its device and inode numbers.
     is: (u64, u64),
@@ -364,14 +368,11 @@ impl SharedFile {
     pub(crate) fn new(file: &File, len: usize) -> io::Result<Self> {
         let file = file.try_clone()?;
         let is = file.metadata().map(|file| (file.dev(), file.ino()))?;
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let addr = map(0, len, prot, libc::MAP_SHARED, Some(file.as_fd()), 0)?;
-        let first = NonNull::new(ptr::with_exposed_provenance_mut(addr));
-        Ok(Self { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len, file, is })
+        Ok(Self { mapping: Mapped::file(0..len, file.as_fd())?, file, is })
     }
 
     pub(crate) fn first(&self) -> NonNull<u8> {
-        self.first
+        self.mapping.first
     }
 
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
@@ -382,11 +383,9 @@ impl SharedFile {
     ///
     /// Other threads write at the same time, some without atomics. So the kernel reads: reads of this thread
     /// would be a data race.
-    pub(crate) fn copy(&self, parts: [Range<usize>; 2]) -> io::Result<FileCopy> {
+    pub(crate) fn copy(&self, parts: [Range<usize>; 2]) -> io::Result<Mapped> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let addr = map(0, self.len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
-        let first = NonNull::new(ptr::with_exposed_provenance_mut::<u8>(addr));
-        let mut copy = FileCopy { first: first.ok_or(io::ErrorKind::AddrNotAvailable)?, len: self.len };
+        let mut copy = Mapped::new(self.mapping.len, flags, None, 0)?;
         for part in parts {
             self.copy_part(&mut copy, part)?;
         }
@@ -394,10 +393,10 @@ impl SharedFile {
     }
 
     /// By a system call without a descriptor; if the kernel lacks it, from the file.
-    fn copy_part(&self, copy: &mut FileCopy, part: Range<usize>) -> io::Result<()> {
-        assert!(part.start <= part.end && part.end <= self.len && copy.len == self.len);
+    fn copy_part(&self, copy: &mut Mapped, part: Range<usize>) -> io::Result<()> {
+        assert!(part.start <= part.end && part.end <= self.mapping.len && copy.len == self.mapping.len);
         // SAFETY: it is within the mapping.
-        let from = unsafe { self.first.add(part.start) };
+        let from = unsafe { self.first().add(part.start) };
         // SAFETY: the copy is as long as the mapping.
         let to = unsafe { copy.first.add(part.start) };
         // SAFETY: within the copy, which is zeroed and known to no other thread.
@@ -417,17 +416,9 @@ impl SharedFile {
     }
 
     /// For a child of fork: moves the copy over the file's mapping.
-    pub(crate) fn replace_by(&self, copy: FileCopy) -> io::Result<()> {
-        debug_assert_eq!(copy.len, self.len);
-        let (from, to) = (copy.first.as_ptr().cast(), self.first.as_ptr().cast::<libc::c_void>());
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: this process owns both, equally long, and every word in use has the same value in the
-        // copy.
-        if unsafe { libc::mremap(from, copy.len, self.len, flags, to) } == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        std::mem::forget(copy); // it was moved
-        Ok(())
+    pub(crate) fn replace_by(&self, copy: Mapped) -> io::Result<()> {
+        debug_assert_eq!(copy.len, self.mapping.len);
+        copy.move_to(self.mapping.addr())
     }
 
     /// For a child of fork: its writes no longer reach the file. A page that it has not written follows the
@@ -437,26 +428,8 @@ impl SharedFile {
             return Err(io::ErrorKind::NotFound.into());
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        map(self.first.as_ptr().addr(), self.len, prot, flags, Some(self.file()), 0).map(drop)
-    }
-}
-
-/// Private memory with a copy of a [`SharedFile`].
-pub(crate) struct FileCopy {
-    first: NonNull<u8>,
-    len: usize,
-}
-
-impl Drop for FileCopy {
-    fn drop(&mut self) {
-        unmap(self.first.as_ptr().addr(), self.len);
-    }
-}
-
-impl Drop for SharedFile {
-    fn drop(&mut self) {
-        unmap(self.first.as_ptr().addr(), self.len);
+        let Mapped { len, .. } = self.mapping;
+        map(self.mapping.addr(), len, READ_WRITE, flags, Some(self.file()), 0).map(drop)
     }
 }
 
@@ -475,26 +448,19 @@ fn read_own_memory(from: NonNull<u8>, to: &mut [u8]) -> io::Result<()> {
 
 /// Allocates memory of the file system for a range of a file.
 pub(crate) fn fallocate(file: BorrowedFd<'_>, at: Range<usize>) -> io::Result<()> {
-    let (fd, offset, len) = (file.as_raw_fd(), at.start as libc::off_t, at.len() as libc::off_t);
-    // SAFETY: the call takes integers; no existing byte changes.
-    retried(|| unsafe { libc::syscall(libc::SYS_fallocate, fd, 0, offset, len) })
+    fallocate_as(file, 0, at)
 }
 
-/// The largest file that this process may write; beyond it the kernel sends SIGXFSZ.
-pub(crate) fn file_size_limit() -> io::Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one `rlimit`.
-    checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) }.into())?;
-    Ok(limit.rlim_cur)
-}
-
-/// Frees a range of a memfd.
-pub(crate) fn punch_hole(file: &OwnFd, at: Range<usize>) -> io::Result<()> {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+/// Frees a range of a memfd. Only if no page of the range is out (I1).
+pub(crate) fn punch_hole(file: BorrowedFd<'_>, at: Range<usize>) -> io::Result<()> {
     debug_assert_whole_pages(at.start, at.len());
+    fallocate_as(file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, at)
+}
+
+fn fallocate_as(file: BorrowedFd<'_>, mode: libc::c_int, at: Range<usize>) -> io::Result<()> {
     let (fd, offset, len) = (file.as_raw_fd(), at.start as libc::off_t, at.len() as libc::off_t);
-    // SAFETY: I1. No page of the range is out, so no code relies on its contents.
-    checked(unsafe { libc::syscall(libc::SYS_fallocate, fd, mode, offset, len) }).map(drop)
+    // SAFETY: the call takes integers; no byte changes, or no code relies on the range's contents.
+    retried(|| unsafe { libc::syscall(libc::SYS_fallocate, fd, mode, offset, len) })
 }
 
 /// How strongly memory is placed.

@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use self::free_room::FreeRoom;
 use crate::error::Error;
 use crate::sys::call::{abort_with, at_fork, thread_id_and_name};
-use crate::sys::memory::{FileCopy, SharedFile, fallocate, file_size_limit};
+use crate::sys::memory::{Mapped, SharedFile, check_file_size, fallocate};
 use crate::sys::published_layout::{
     BLOCKS_AT, BlockAt, ENTRIES_AT, ENTRY_ROWS, EntryRow, FILE_BYTES, Header, MAGIC, SCHEMA_AT, SCHEMA_ROWS,
     SchemaRow, THREAD_ROWS, THREADS_AT, TableAt, ThreadRow, VERSION, text, whole_lines,
@@ -96,11 +96,7 @@ impl PublishedMemory {
         shown: impl FnOnce() -> Result<R, Error>,
     ) -> Result<(&'static Self, R), Error> {
         let remedy = || "publish in a folder on tmpfs with 16 MiB free: set PAGEPOOL_RUN".to_owned();
-        let limit = file_size_limit().unwrap_or(u64::MAX);
-        if limit < FILE_BYTES as u64 {
-            // The kernel would kill the process by SIGXFSZ.
-            return Err(Error::parameter("RLIMIT_FSIZE", limit, format!("{FILE_BYTES} bytes or more")));
-        }
+        check_file_size(FILE_BYTES as u64)?;
         file.set_len(FILE_BYTES as u64).map_err(Error::of_call("ftruncate", remedy))?;
         fallocate(file.as_fd(), 0..ENTRIES_AT).map_err(Error::of_call("fallocate", remedy))?;
         let mapping = SharedFile::new(file, FILE_BYTES).map_err(Error::of_call("mmap", remedy))?;
@@ -286,7 +282,7 @@ struct ForkState {
     /// No place is taken or returned.
     _space: UnseenGuard<'static, Space>,
     /// `None` if there was no memory for it.
-    copy: Option<FileCopy>,
+    copy: Option<Mapped>,
 }
 
 thread_local! {

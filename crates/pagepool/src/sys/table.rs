@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use crate::error::Error;
 #[cfg(not(loom))]
-use crate::sys::memory::{PAGE_SIZE, Zeroes};
+use crate::sys::memory::{Mapped, PAGE_SIZE};
 
 /// Types of which all-zero bytes are a valid value.
 ///
@@ -37,7 +37,7 @@ pub(crate) struct Table<T> {
     slice: NonNull<[T]>,
     /// Unless the memory is the allocator's.
     #[cfg(not(loom))]
-    mapping: Option<Zeroes>,
+    mapping: Option<Mapped>,
 }
 
 /// Bytes from which a table is its own mapping. Below, the pages that it does not share cost as much as the
@@ -56,7 +56,7 @@ impl<T: Zeroable> Table<T> {
         const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= PAGE_SIZE) };
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes >= MAPPED);
         let Some(bytes) = bytes else { return Ok(Self::of(zeroed(len)?)) };
-        let mapping = Zeroes::new(bytes).map_err(|_| no_memory("mmap", bytes))?;
+        let mapping = Mapped::zeroes(bytes).map_err(|_| no_memory("mmap", bytes))?;
         let slice = NonNull::slice_from_raw_parts(mapping.first().cast(), len);
         Ok(Self { slice, mapping: Some(mapping) })
     }

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::mem::area::REGION_SHIFT;
 use crate::mem::page::{NodeId, system_page_size};
 use crate::sys::call::{OwnFd, read_file};
-use crate::sys::memory::{self, Advice, Placement, Reservation, Staged};
+use crate::sys::memory::{self, Advice, Mapped, Placement, Reservation};
 
 /// The kind of memory of an arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,12 +134,7 @@ impl ArenaMemory {
 
     /// Makes the memfd. Of huge pages, claims the first region's at once: the whole file is of one kind.
     fn make_file(&self, name: &str, huge: bool) -> Result<OwnFd, Error> {
-        let limit = memory::file_size_limit().unwrap_or(u64::MAX);
-        if limit < self.max_bytes {
-            // The kernel would kill the process by SIGXFSZ.
-            let at_least = format!("{} bytes or more", self.max_bytes);
-            return Err(Error::parameter("RLIMIT_FSIZE", limit, at_least));
-        }
+        memory::check_file_size(self.max_bytes)?;
         let shift = huge.then_some(21);
         let missing = |source| match shift {
             Some(shift) => missing_huge("memfd_create(MFD_HUGETLB)", shift, self.max_bytes, source),
@@ -148,7 +143,7 @@ impl ArenaMemory {
         let file = memory::memfd(name, self.max_bytes, shift).map_err(missing)?;
         if huge {
             let first = 0..(self.max_bytes as usize).min(1 << crate::REGION_SHIFT);
-            let probe = Staged::file(first, file.as_fd()).map_err(missing)?;
+            let probe = Mapped::file(first, file.as_fd()).map_err(missing)?;
             probe.populate().map_err(missing)?;
         }
         Ok(file)
@@ -232,13 +227,13 @@ impl ArenaMemory {
     fn map_huge(&self, at: Range<usize>, how: &Commit) -> Result<(), Error> {
         let shift = how.backing.huge_shift().expect("only hugetlb kinds come here");
         let missing = |source| missing_huge("mmap(MAP_HUGETLB)", shift, at.len() as u64, source);
-        self.map_staged(Staged::huge(at.len(), shift), at.clone(), how, missing)
+        self.map_staged(Mapped::huge(at.len(), shift), at.clone(), how, missing)
     }
 
     /// Populates a staged mapping of huge pages, and moves it into its place.
     fn map_staged(
         &self,
-        staged: io::Result<Staged>,
+        staged: io::Result<Mapped>,
         at: Range<usize>,
         how: &Commit,
         missing: impl Fn(io::Error) -> Error,
@@ -257,13 +252,13 @@ impl ArenaMemory {
             return place(self.base() + at.start, at.len(), how);
         }
         let missing = |source| missing_huge("mmap(MFD_HUGETLB)", 21, at.len() as u64, source);
-        self.map_staged(Staged::file(at.clone(), file), at.clone(), how, missing)
+        self.map_staged(Mapped::file(at.clone(), file), at.clone(), how, missing)
     }
 
     /// Frees a region's memory and keeps its addresses.
     pub(crate) fn decommit(&self, at: Range<usize>) -> io::Result<()> {
         self.space.decommit(at.clone())?;
-        self.file.as_ref().map_or(Ok(()), |file| memory::punch_hole(file, at))
+        self.file().map_or(Ok(()), |file| memory::punch_hole(file, at))
     }
 }
 
