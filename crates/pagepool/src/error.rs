@@ -72,6 +72,16 @@ impl Error {
         Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
     }
 
+    /// Fails with a [`Parameter`](Self::Parameter) unless `ok`.
+    pub(crate) fn require(
+        ok: bool,
+        field: &'static str,
+        value: impl fmt::Display,
+        must_be: impl fmt::Display,
+    ) -> Result<(), Self> {
+        if ok { Ok(()) } else { Err(Self::parameter(field, value, must_be.to_string())) }
+    }
+
     /// Explains the errno of a failed call. `known` gives the remedy for errnos that the [table](remedy)
     /// leaves to the caller, who knows its own values.
     #[doc(hidden)]

@@ -123,11 +123,9 @@ impl Drop for Publication {
 
 fn check_name(name: &str) -> Result<(), Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if (1..=NAME_BYTES).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
-        return Ok(());
-    }
+    let ok = (1..=NAME_BYTES).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.');
     let must_be = format!("1 to {NAME_BYTES} letters, digits, '-', '_' and '.', not starting with '.'");
-    Err(Error::parameter("name", format_args!("{name:?}"), must_be))
+    Error::require(ok, "name", format_args!("{name:?}"), must_be)
 }
 
 /// Refuses to publish while pools are on the heap, where no observer sees them.

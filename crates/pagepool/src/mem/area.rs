@@ -187,9 +187,8 @@ impl Area {
         region_shift: u32,
         node: Option<NodeId>,
     ) -> Result<Arc<Self>, Error> {
-        if base == 0 || !base.is_multiple_of(PAGE_SIZE) {
-            return Err(Error::parameter("base", format!("{base:#x}"), "a multiple of 4096, and not 0"));
-        }
+        let is_page = base > 0 && base.is_multiple_of(PAGE_SIZE);
+        Error::require(is_page, "base", format_args!("{base:#x}"), "a multiple of 4096, and not 0")?;
         let pages = (len_bytes >> PAGE_SHIFT) as usize;
         let nodes = match node {
             Some(node) => Nodes::One(node),
@@ -200,15 +199,13 @@ impl Area {
 
     fn new(base: usize, len_bytes: u64, region_shift: u32, nodes: Nodes) -> Result<Arc<Self>, Error> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let pages = len_bytes >> PAGE_SHIFT;
-        if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE as u64) || pages >= MAX_PAGES as u64 {
-            let range = format!("a multiple of 4096 from 4096 to {}", (MAX_PAGES as u64 - 1) << PAGE_SHIFT);
-            return Err(Error::parameter("max_bytes", len_bytes, range));
-        }
-        if !(REGION_SHIFT..=40).contains(&region_shift) {
-            return Err(Error::parameter("region_shift", region_shift, "22 (4 MiB) to 40"));
-        }
-        let pages = pages as usize;
+        let most = u64::from(MAX_PAGES - 1) << PAGE_SHIFT;
+        let fits = (1..=most).contains(&len_bytes) && len_bytes.is_multiple_of(PAGE_SIZE as u64);
+        let must_be = format!("a multiple of 4096 from 4096 to {most}");
+        Error::require(fits, "max_bytes", len_bytes, must_be)?;
+        let fits = (REGION_SHIFT..=40).contains(&region_shift);
+        Error::require(fits, "region_shift", region_shift, "22 (4 MiB) to 40")?;
+        let pages = (len_bytes >> PAGE_SHIFT) as usize;
         let regions = len_bytes.div_ceil(1 << region_shift) as usize;
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed) as u64,

@@ -124,13 +124,9 @@ impl Arena {
     ///
     /// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
     pub fn new(params: ArenaParams) -> Result<Arc<Self>, Error> {
-        if params.backing == Backing::Caller {
-            return Err(Error::parameter(
-                "backing",
-                "Caller",
-                "another backing: use Arena::over_caller_memory for the caller's memory",
-            ));
-        }
+        let is_own = params.backing != Backing::Caller;
+        let must_be = "another backing: use Arena::over_caller_memory for the caller's memory";
+        Error::require(is_own, "backing", "Caller", must_be)?;
         params.check()?;
         // The kernel works in whole pages: regions, files and protections end at page bounds.
         let max_bytes = params.max_bytes.next_multiple_of(system_page_size() as u64);
@@ -188,12 +184,10 @@ impl Arena {
         len_bytes: usize,
         params: ArenaParams,
     ) -> Result<Arc<Self>, Error> {
-        if addr.is_null() || !(addr as usize).is_multiple_of(PAGE_SIZE) {
-            return Err(Error::parameter("addr", format!("{addr:p}"), "a multiple of 4096, and not 0"));
-        }
-        if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE) {
-            return Err(Error::parameter("len_bytes", len_bytes, "a multiple of 4096, and not 0"));
-        }
+        let is_whole = |number: usize| number > 0 && number.is_multiple_of(PAGE_SIZE);
+        let must_be = "a multiple of 4096, and not 0";
+        Error::require(is_whole(addr as usize), "addr", format_args!("{addr:p}"), must_be)?;
+        Error::require(is_whole(len_bytes), "len_bytes", len_bytes, must_be)?;
         let max_bytes = len_bytes as u64;
         let params = ArenaParams {
             max_bytes,

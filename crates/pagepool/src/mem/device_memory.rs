@@ -44,9 +44,8 @@ impl DeviceMemory {
     /// `len_bytes` of device memory, a multiple of 4096, next to `node`. Costs only the tables: up to 64
     /// bytes for each used 4 KiB. Errors: [`Error::Parameter`] for any other length.
     pub fn new(name: impl Into<String>, len_bytes: u64, node: NodeId) -> Result<Arc<Self>, Error> {
-        if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE as u64) {
-            return Err(Error::parameter("len_bytes", len_bytes, "a multiple of 4096, and not 0"));
-        }
+        let is_whole = len_bytes > 0 && len_bytes.is_multiple_of(PAGE_SIZE as u64);
+        Error::require(is_whole, "len_bytes", len_bytes, "a multiple of 4096, and not 0")?;
         let area = Area::unreadable(len_bytes, REGION_SHIFT, node)?;
         let free = FreePages::new(&area, 1)?;
         for region in 0..area.regions() {

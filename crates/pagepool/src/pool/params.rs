@@ -220,18 +220,12 @@ impl PoolParams {
         let most = if self.cache_size == 0 { MAX_REFILL } else { MAX_REFILL.min(self.cache_size) };
         within("refill", refill, 1, most)?;
         let cache = if self.cache_size == 0 { 2 * refill } else { self.cache_size };
-        if self.low_water > 0 && !self.wakeup {
-            return Err(Error::parameter(
-                "low_water",
-                self.low_water,
-                "0 without wakeup, because no thread is woken",
-            ));
-        }
+        let is_seen = self.low_water == 0 || self.wakeup;
+        let must_be = "0 without wakeup, because no thread is woken";
+        Error::require(is_seen, "low_water", self.low_water, must_be)?;
         within("max_lanes", self.max_lanes, 0, MAX_LANES)?;
         let lane = if self.lane_size == 0 { 1024 } else { self.lane_size };
-        if !lane.is_power_of_two() || !(2..=MAX_RING).contains(&lane) {
-            return Err(Error::parameter("lane_size", lane, format!("a power of two from 2 to {MAX_RING}")));
-        }
+        power_of_two("lane_size", lane, 2, MAX_RING)?;
         let ring = if self.ring_size == 0 { 1024 } else { self.ring_size.min(MAX_RING) };
         within("chains", self.chains, 0, MAX_CHAINS)?;
         let chains = if self.chains == 0 { DEFAULT_CHAINS } else { self.chains };
@@ -248,14 +242,9 @@ impl PoolParams {
 
     fn check_deferred(&self) -> Result<(), Error> {
         within("defer_capacity", self.defer_capacity, 0, MAX_DEFERRED)?;
-        if self.defer_capacity == 0 && self.on_busy != OnBusy::Keep {
-            let value = format!("{:?}", self.on_busy);
-            return Err(Error::parameter(
-                "on_busy",
-                value,
-                "Keep with defer_capacity 0, because no buffer can wait",
-            ));
-        }
+        let (can_wait, on_busy) = (self.defer_capacity > 0 || self.on_busy == OnBusy::Keep, self.on_busy);
+        let must_be = "Keep with defer_capacity 0, because no buffer can wait";
+        Error::require(can_wait, "on_busy", format_args!("{on_busy:?}"), must_be)?;
         match self.on_busy {
             OnBusy::Skip { ahead } => within("on_busy.ahead", ahead, 1, MAX_AHEAD),
             OnBusy::Keep | OnBusy::Release => Ok(()),
@@ -264,30 +253,20 @@ impl PoolParams {
 
     fn geometry(&self, area: &Area) -> Result<Geometry, Error> {
         within("order", self.order as usize, 0, MAX_ORDER as usize)?;
-        if area.pages() < 1 << self.order {
-            let limit = format!(
-                "an order whose pages fit the provider's {} bytes",
-                area.pages() as u64 * PAGE_SIZE as u64
-            );
-            return Err(Error::parameter("order", self.order, limit));
-        }
-        if !self.frag_align.is_power_of_two() || !(8..=4096).contains(&self.frag_align) {
-            return Err(Error::parameter("frag_align", self.frag_align, "a power of two from 8 to 4096"));
-        }
-        if self.sync_for_device && self.domains.is_empty() {
-            return Err(Error::parameter("sync_for_device", true, "false in a pool without domains"));
-        }
+        let bytes = area.pages() as u64 * PAGE_SIZE as u64;
+        let must_be = format!("an order whose pages fit the provider's {bytes} bytes");
+        Error::require(area.pages() >= 1 << self.order, "order", self.order, must_be)?;
+        power_of_two("frag_align", self.frag_align, 8, 4096)?;
+        let syncs_some = !self.sync_for_device || !self.domains.is_empty();
+        Error::require(syncs_some, "sync_for_device", true, "false in a pool without domains")?;
         let page = PAGE_SIZE << self.order;
         within("headroom", self.headroom, 0, page - 1)?;
         within("tailroom", self.tailroom, 0, page - 1 - self.headroom)?;
         let room = page - self.headroom - self.tailroom;
         let max_len = if self.max_len == 0 { room } else { self.max_len };
-        if max_len > room {
-            let (head, tail) = (self.headroom, self.tailroom);
-            let limit =
-                format!("1 to {room}: a page of {page} bytes less headroom {head} and tailroom {tail}");
-            return Err(Error::parameter("max_len", max_len, limit));
-        }
+        let (head, tail) = (self.headroom, self.tailroom);
+        let must_be = format!("1 to {room}: a page of {page} bytes less headroom {head} and tailroom {tail}");
+        Error::require(max_len <= room, "max_len", max_len, must_be)?;
         let fits = (room - max_len) / 64 + 1;
         let colours = if self.colour { (1 << fits.min(MAX_COLOURS).ilog2()) as u32 } else { 1 };
         Ok(Geometry {
@@ -323,8 +302,10 @@ fn default_refill(order: u8) -> usize {
 }
 
 fn within(field: &'static str, value: usize, from: usize, to: usize) -> Result<(), Error> {
-    if (from..=to).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::parameter(field, value, format!("{from} to {to}")))
+    Error::require((from..=to).contains(&value), field, value, format_args!("{from} to {to}"))
+}
+
+fn power_of_two(field: &'static str, value: usize, from: usize, to: usize) -> Result<(), Error> {
+    let ok = value.is_power_of_two() && (from..=to).contains(&value);
+    Error::require(ok, field, value, format_args!("a power of two from {from} to {to}"))
 }

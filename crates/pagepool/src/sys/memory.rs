@@ -325,12 +325,8 @@ pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
 
 /// Refuses a file that this process may not write: the kernel would send SIGXFSZ.
 pub(crate) fn check_file_size(bytes: u64) -> Result<(), Error> {
-    match limits(libc::RLIMIT_FSIZE as libc::c_int) {
-        Ok((soft, _)) if soft < bytes => {
-            Err(Error::parameter("RLIMIT_FSIZE", soft, format!("{bytes} bytes or more")))
-        }
-        _ => Ok(()),
-    }
+    let most = limits(libc::RLIMIT_FSIZE as libc::c_int).map_or(u64::MAX, |(soft, _)| soft);
+    Error::require(bytes <= most, "RLIMIT_FSIZE", most, format_args!("{bytes} bytes or more"))
 }
 
 /// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: if

@@ -1,6 +1,5 @@
 //! Entries of the published file that are not pools: a name, parameters and counters.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
@@ -63,28 +62,21 @@ pub fn publish_entry(
 /// assert_eq!(refusal, "kind is \"pool\", but must be another word: pools are published automatically");
 /// ```
 pub fn check_entry(kind: &str, counters: &[&str]) -> Result<(), Error> {
-    let is_line = |text: &&str| !text.contains(['\n', '\0']);
+    let is_line = |text: &str| !text.contains(['\n', '\0']);
     let names: usize = counters.iter().map(|name| name.len() + 1).sum();
-    let refused = |field, value: &dyn fmt::Debug, must_be: String| {
-        Err(Error::parameter(field, format_args!("{value:?}"), must_be))
-    };
-    match counters.iter().find(|name| !is_line(name)) {
-        _ if kind == POOL_KIND => {
-            refused("kind", &kind, "another word: pools are published automatically".into())
-        }
-        _ if kind.len() > KIND_BYTES || !is_line(&kind) => {
-            refused("kind", &kind, format!("up to {KIND_BYTES} bytes in one line"))
-        }
-        Some(name) => refused("counters", name, "names of one line each".into()),
-        None if counters.len() > MOST_COUNTERS => {
-            refused("counters", &counters.len(), format!("{MOST_COUNTERS} names at most"))
-        }
-        None if names > MOST_NAMES => {
-            let must_be = format!("{MOST_NAMES} at most: use shorter names");
-            refused("bytes of the counters' names", &names, must_be)
-        }
-        None => Ok(()),
+    let is_other = kind != POOL_KIND;
+    let must_be = "another word: pools are published automatically";
+    Error::require(is_other, "kind", format_args!("{kind:?}"), must_be)?;
+    let fits = kind.len() <= KIND_BYTES && is_line(kind);
+    let must_be = format!("up to {KIND_BYTES} bytes in one line");
+    Error::require(fits, "kind", format_args!("{kind:?}"), must_be)?;
+    for name in counters {
+        Error::require(is_line(name), "counters", format_args!("{name:?}"), "names of one line each")?;
     }
+    let must_be = format!("{MOST_COUNTERS} names at most");
+    Error::require(counters.len() <= MOST_COUNTERS, "counters", counters.len(), must_be)?;
+    let must_be = format!("{MOST_NAMES} at most: use shorter names");
+    Error::require(names <= MOST_NAMES, "bytes of the counters' names", names, must_be)
 }
 
 /// Parameters as lines of `key=value`.

@@ -44,9 +44,7 @@ pub fn of_user() -> Result<PathBuf, Error> {
         None if user() == 0 => return Ok("/run/pagepool".into()),
         None => ("XDG_RUNTIME_DIR", variable("XDG_RUNTIME_DIR").ok_or_else(no_folder)?.join("pagepool")),
     };
-    if !folder.is_absolute() {
-        return Err(Error::parameter(named_by, folder.display(), "an absolute path"));
-    }
+    Error::require(folder.is_absolute(), named_by, folder.display(), "an absolute path")?;
     Ok(folder)
 }
 
@@ -86,9 +84,8 @@ pub fn open(path: &Path) -> Result<(File, Metadata), Error> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = file.map_err(Error::of_call("open", refused))?;
     let found = file.metadata().map_err(Error::of_call("fstat", refused))?;
-    if !found.is_file() || found.uid() != user() {
-        return Err(Error::parameter("file", path.display(), "a regular file that the current user owns"));
-    }
+    let is_own = found.is_file() && found.uid() == user();
+    Error::require(is_own, "file", path.display(), "a regular file that the current user owns")?;
     Ok((file, found))
 }
 

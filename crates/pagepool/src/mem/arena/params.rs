@@ -89,31 +89,20 @@ impl ArenaParams {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let unit = 1u64 << self.backing.huge_shift().unwrap_or(PAGE_SHIFT);
         let most = (u64::from(MAX_PAGES - 1) << PAGE_SHIFT) & !(system_page_size() as u64 - 1);
-        if self.max_bytes > most {
-            return Err(Error::parameter(
-                "max_bytes",
-                self.max_bytes,
-                format!("a multiple of 4096 from 4096 to {most}"),
-            ));
-        }
-        if self.max_bytes == 0 || !self.max_bytes.is_multiple_of(unit) {
-            let must_be = format!("a multiple of {} and not 0, for {}", bytes(unit), self.backing);
-            return Err(Error::parameter("max_bytes", self.max_bytes, must_be));
-        }
-        if self.name.is_empty() || self.name.len() > 200 || self.name.contains('\0') {
-            let shown = format!("{:?}", self.name.chars().take(20).collect::<String>());
-            return Err(Error::parameter("name", shown, "1 to 200 bytes without a zero byte"));
-        }
+        let must_be = format!("a multiple of 4096 from 4096 to {most}");
+        Error::require(self.max_bytes <= most, "max_bytes", self.max_bytes, must_be)?;
+        let is_whole = self.max_bytes > 0 && self.max_bytes.is_multiple_of(unit);
+        let must_be = format!("a multiple of {} and not 0, for {}", bytes(unit), self.backing);
+        Error::require(is_whole, "max_bytes", self.max_bytes, must_be)?;
+        let is_name = (1..=200).contains(&self.name.len()) && !self.name.contains('\0');
+        let shown = self.name.chars().take(20).collect::<String>();
+        Error::require(is_name, "name", format_args!("{shown:?}"), "1 to 200 bytes without a zero byte")?;
         if let NodePolicy::Bind(node) = self.node {
             let nodes = self.topology.nodes();
-            if self.topology.nodes_ignored().is_none() && !nodes.contains(&node) {
-                let there: Vec<_> = nodes.iter().map(|n| n.0.to_string()).collect();
-                return Err(Error::parameter(
-                    "node",
-                    node.0,
-                    format!("one of the nodes {}", there.join(", ")),
-                ));
-            }
+            let is_there = self.topology.nodes_ignored().is_some() || nodes.contains(&node);
+            let there: Vec<_> = nodes.iter().map(|n| n.0.to_string()).collect();
+            let must_be = format!("one of the nodes {}", there.join(", "));
+            Error::require(is_there, "node", node.0, must_be)?;
         }
         Ok(())
     }
