@@ -18,6 +18,7 @@
 pub(crate) mod backing;
 pub(crate) mod buddy;
 pub(crate) mod free_pages;
+pub(crate) mod memory;
 pub(crate) mod params;
 
 use std::any::Any;
@@ -28,16 +29,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::mem::area::Area;
-use crate::mem::arena::backing::{ArenaMemory, Backing, Commit};
+use crate::mem::arena::backing::Backing;
 use crate::mem::arena::free_pages::{FreePages, Search};
+use crate::mem::arena::memory::ArenaMemory;
 use crate::mem::arena::params::{ArenaParams, Description, NodePolicy};
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_page_size};
 use crate::mem::provider::Provider;
 use crate::mem::topology::Topology;
 use crate::probes;
-use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
+use crate::sys::memory::{Reservation, raise_memlock_limit};
 use crate::sys::published_entry::{PublishedEntry, publish_entry};
 use crate::sys::published_memory::PublishedMemory;
+use crate::sys::sync::Lock;
 
 /// The page allocator of user space: one range of addresses, committed in regions of 4 MiB on demand, cut
 /// into pages of order 0 to 10. It is a [`Provider`] for one or more pools. Any thread.
@@ -65,11 +68,9 @@ use crate::sys::published_memory::PublishedMemory;
 pub struct Arena {
     area: Arc<Area>,
     free: FreePages,
-    params: ArenaParams,
-    how: Commit,
     growth: Mutex<RegionGrowth>,
     /// Separate, so that `description` does not wait for growth.
-    report: Mutex<PlacementReport>,
+    report: Lock<PlacementReport>,
     /// Uncommitted regions; read without the growth lock.
     uncommitted: AtomicU32,
     committed_bytes: AtomicU64,
@@ -130,11 +131,7 @@ impl Arena {
         params.check()?;
         // The kernel works in whole pages: regions, files and protections end at page bounds.
         let max_bytes = params.max_bytes.next_multiple_of(system_page_size() as u64);
-        let params = ArenaParams { max_bytes, ..params };
-        let how = params.commit_plan();
-        let align = 1usize << params.region_shift();
-        let memory = ArenaMemory::reserve(&params.name, params.max_bytes, align, &how)?;
-        Self::build(params, how, memory, None)
+        Self::build(ArenaMemory::reserve(ArenaParams { max_bytes, ..params })?, None)
     }
 
     /// An arena over the caller's memory: `len_bytes` at `addr`, both multiples of 4096, all of it
@@ -188,9 +185,8 @@ impl Arena {
         let must_be = "a multiple of 4096, and not 0";
         Error::require(is_whole(addr as usize), "addr", format_args!("{addr:p}"), must_be)?;
         Error::require(is_whole(len_bytes), "len_bytes", len_bytes, must_be)?;
-        let max_bytes = len_bytes as u64;
         let params = ArenaParams {
-            max_bytes,
+            max_bytes: len_bytes as u64,
             backing: Backing::Caller,
             node: NodePolicy::Any,
             commit_all: true,
@@ -199,16 +195,11 @@ impl Arena {
         params.check()?;
         // SAFETY: the caller promises this.
         let space = unsafe { Reservation::over_caller_memory(addr as usize, len_bytes) };
-        let how = params.commit_plan();
-        Self::build(params, how, ArenaMemory::over(space, max_bytes), Some(Mutex::new(Box::new(owner))))
+        Self::build(ArenaMemory::over(space, params), Some(Mutex::new(Box::new(owner))))
     }
 
-    fn build(
-        params: ArenaParams,
-        how: Commit,
-        memory: ArenaMemory,
-        owner: Option<Mutex<Box<dyn Any + Send>>>,
-    ) -> Result<Arc<Self>, Error> {
+    fn build(memory: ArenaMemory, owner: Option<Mutex<Box<dyn Any + Send>>>) -> Result<Arc<Self>, Error> {
+        let params = &memory.params;
         let (base, shift, node) = (memory.base(), params.region_shift(), params.uniform_node());
         // SAFETY: the addresses are reserved, or the caller's; a region is added when its memory is
         // committed.
@@ -228,23 +219,25 @@ impl Arena {
                 committed: vec![false; area.regions()].into(),
                 barren: Vec::new(),
             }),
-            report: Mutex::new(PlacementReport::default()),
+            report: Lock::new(PlacementReport::default()),
             area,
-            params,
-            how,
             committed_bytes: AtomicU64::new(0),
             entry: None,
             trims: AtomicU32::new(0),
             memory,
             _owner: owner,
         };
-        let first = if this.params.commit_all { this.area.regions() } else { 1 };
+        let first = if this.params().commit_all { this.area.regions() } else { 1 };
         let mut growth = this.lock_growth();
         (0..first).try_for_each(|region| this.commit(&mut growth, region, None))?;
         drop(growth);
         // The kind of memory is known now.
         this.entry = entry(&this.description(), this.area.id());
         Ok(Arc::new(this))
+    }
+
+    fn params(&self) -> &ArenaParams {
+        &self.memory.params
     }
 
     /// Adds to the committed bytes, or subtracts (wrapping).
@@ -260,7 +253,7 @@ impl Arena {
 
     /// The NUMA nodes that this arena uses.
     pub fn topology(&self) -> &Topology {
-        &self.params.topology
+        &self.params().topology
     }
 
     /// The descriptor of a memfd arena, for a peer process. Offsets in file and area are equal.
@@ -270,13 +263,13 @@ impl Arena {
 
     /// Why the arena last failed to grow; `None` once it grows again. Reaching `max_bytes` is no error.
     pub fn last_growth_error(&self) -> Option<Arc<Error>> {
-        self.report().last_error.clone()
+        self.report.lock().last_error.clone()
     }
 
     /// Frees regions whose pages are all free and which no domain maps; returns how many bytes. They are
     /// committed again on demand. An arena with `commit_all` keeps everything. Any thread.
     pub fn trim(&self) -> u64 {
-        if self.params.commit_all || self.area.is_calling_here() {
+        if self.params().commit_all || self.area.is_calling_here() {
             return 0;
         }
         let mut growth = self.lock_growth();
@@ -316,18 +309,18 @@ impl Arena {
 
     /// Describes this arena's memory, and which requests were not available.
     pub fn description(&self) -> Description {
-        let report = self.report();
-        let ignored = self.params.topology.nodes_ignored().map(str::to_owned);
+        let report = self.report.lock();
+        let ignored = self.params().topology.nodes_ignored().map(str::to_owned);
         let (got, why) = report.fell_back.clone().unzip();
         Description {
-            name: self.params.name.clone(),
-            asked: self.params.backing,
-            got: got.unwrap_or(self.params.backing),
+            name: self.params().name.clone(),
+            asked: self.params().backing,
+            got: got.unwrap_or(self.params().backing),
             why,
-            node: self.params.node,
+            node: self.params().node,
             ignored: ignored.into_iter().collect(),
             committed_bytes: self.committed_bytes.load(Ordering::Relaxed),
-            max_bytes: self.params.max_bytes,
+            max_bytes: self.params().max_bytes,
             notes: report.notes.clone(),
         }
     }
@@ -341,21 +334,13 @@ impl Arena {
         self.growth.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self) -> MutexGuard<'_, PlacementReport> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Commits a region, records its nodes, maps it in every domain, and adds its pages to the free lists.
     /// On error changes nothing.
     fn commit(&self, growth: &mut RegionGrowth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
         let at = self.bytes_of(region);
         let len_bytes = at.len() as u64;
         self.area.growth_allowed()?;
-        let mut how = self.how;
-        if self.params.queries_nodes() && self.params.node == NodePolicy::Local {
-            how.place = Some((Placement::Preferred, node.unwrap_or_else(|| self.current_node())));
-        }
-        let fell_back = self.memory.commit(at.clone(), &how)?;
+        let fell_back = self.memory.commit(at.clone(), self.params().place(node))?;
         self.note_nodes(region);
         // SAFETY: this is the provider; the region was committed just now, as zeroes or as the caller's
         // memory.
@@ -364,7 +349,7 @@ impl Arena {
             return Err(error);
         }
         if let Some(fell_back) = fell_back {
-            self.report().fell_back.get_or_insert(fell_back);
+            self.report.lock().fell_back.get_or_insert(fell_back);
         }
         growth.committed[region] = true;
         self.uncommitted.fetch_sub(1, Ordering::Relaxed);
@@ -377,13 +362,9 @@ impl Arena {
     fn note_nodes(&self, region: usize) {
         let numbers = self.area.region(region).pages();
         let (first, pages) = (numbers.start, numbers.len());
-        let topology = &self.params.topology;
-        if topology.is_pretended() {
-            for page in numbers.map(PageIdx) {
-                let node = topology.pretended_node_of(page, self.area.pages()).unwrap_or(NodeId(0));
-                self.set_node(page, node);
-            }
-        } else if self.params.queries_nodes() {
+        if let Some(node_of) = self.params().topology.pretended(self.area.pages()) {
+            numbers.map(PageIdx).for_each(|page| self.set_node(page, node_of(page)));
+        } else if self.params().queries_nodes() {
             let here = self.current_node();
             let note = |i: usize, node: i32| {
                 self.set_node(PageIdx(first + i as u32), u8::try_from(node).map_or(here, NodeId));
@@ -394,7 +375,8 @@ impl Arena {
                 note,
             ) {
                 (0..pages).for_each(|i| self.set_node(PageIdx(first + i as u32), here));
-                self.report().notes = vec![format!("the nodes of pages are guesses: move_pages: {error}")];
+                self.report.lock().notes =
+                    vec![format!("the nodes of pages are guesses: move_pages: {error}")];
             }
         }
     }
@@ -417,17 +399,13 @@ impl Arena {
     }
 
     fn could_bring(&self, region: usize, node: NodeId) -> bool {
-        if let Some(only) = self.params.uniform_node() {
+        if let Some(only) = self.params().uniform_node() {
             return only == node;
         }
-        let topology = &self.params.topology;
-        if !topology.is_pretended() {
-            return self.params.node == NodePolicy::Local || node == self.current_node();
+        match self.params().topology.pretended(self.area.pages()) {
+            Some(node_of) => self.area.region(region).pages().any(|page| node_of(PageIdx(page)) == node),
+            None => self.params().node == NodePolicy::Local || node == self.current_node(),
         }
-        self.area
-            .region(region)
-            .pages()
-            .any(|page| topology.pretended_node_of(PageIdx(page), self.area.pages()) == Some(node))
     }
 
     /// Takes pages and commits regions until `out` is full or no more are available.
@@ -482,7 +460,7 @@ impl Arena {
             let Some(region) = region else { return taken };
             let done = self.commit(growth, region, node);
             grown = done.is_ok();
-            self.report().last_error = done.err().map(Arc::new);
+            self.report.lock().last_error = done.err().map(Arc::new);
             if !grown {
                 return taken;
             }
@@ -493,10 +471,10 @@ impl Arena {
     fn note_that_it_is_fixed(&self) {
         let is_noted =
             |report: &PlacementReport| matches!(report.last_error.as_deref(), Some(Error::Fixed { .. }));
-        if !is_noted(&self.report()) {
+        if !is_noted(&self.report.lock()) {
             // Before the report's lock: a domain called under the area's lock may call `description`.
             let error = self.area.growth_allowed().err();
-            self.report().last_error = error.map(Arc::new);
+            self.report.lock().last_error = error.map(Arc::new);
         }
     }
 
@@ -531,7 +509,7 @@ unsafe impl Provider for Arena {
         if order > MAX_ORDER || out.is_empty() {
             return 0;
         }
-        let node = node.filter(|_| self.params.topology.nodes_ignored().is_none());
+        let node = node.filter(|_| self.params().topology.nodes_ignored().is_none());
         let taken = self.take(order, node, out);
         match node {
             Some(node) if taken == 0 => self.take_off_node(order, node, out),
@@ -556,11 +534,11 @@ unsafe impl Provider for Arena {
     }
 
     fn current_node(&self) -> NodeId {
-        self.params.topology.current_node()
+        self.params().topology.current_node()
     }
 
     fn has_node(&self, node: NodeId) -> bool {
-        let topology = &self.params.topology;
+        let topology = &self.params().topology;
         topology.nodes_ignored().is_some() || topology.nodes().contains(&node)
     }
 

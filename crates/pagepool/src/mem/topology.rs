@@ -179,11 +179,6 @@ impl Topology {
         matches!(self.source, NodeSource::Machine { .. })
     }
 
-    /// Whether the nodes are simulated.
-    pub(crate) fn is_pretended(&self) -> bool {
-        matches!(self.source, NodeSource::Pretend { .. })
-    }
-
     /// The node, if there is only one.
     pub(crate) fn only_node(&self) -> Option<NodeId> {
         match self.nodes()[..] {
@@ -192,12 +187,10 @@ impl Topology {
         }
     }
 
-    /// The simulated node of a page in an area of `pages` pages.
-    pub(crate) fn pretended_node_of(&self, page: PageIdx, pages: u32) -> Option<NodeId> {
-        match &self.source {
-            NodeSource::Pretend { node_of, nodes } => Some(NodeId(node_of(page, pages).0.min(nodes - 1))),
-            NodeSource::Machine { .. } | NodeSource::NoCalls(_) => None,
-        }
+    /// The simulated node of each page in an area of `pages` pages; `None` if nodes are not simulated.
+    pub(crate) fn pretended(&self, pages: u32) -> Option<impl Fn(PageIdx) -> NodeId> {
+        let NodeSource::Pretend { nodes, node_of } = &self.source else { return None };
+        Some(move |page| NodeId(node_of(page, pages).0.min(nodes - 1)))
     }
 }
 
@@ -259,7 +252,7 @@ mod tests {
 
     #[test]
     fn stretches_and_interleaving() {
-        let node = |t: &Topology, page| t.pretended_node_of(PageIdx(page), 64).unwrap().0;
+        let node = |t: &Topology, page| t.pretended(64).unwrap()(PageIdx(page)).0;
         let halves = Topology::pretend_halves(2);
         assert_eq!([0, 31, 32, 63].map(|p| node(&halves, p)), [0, 0, 1, 1]);
         let wild = Topology::pretend(2, |_| NodeId(9));

@@ -18,7 +18,7 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 
 /// The free blocks of an area's present regions.
 pub(crate) struct Buddy {
-    area: Arc<Area>,
+    pub(crate) area: Arc<Area>,
     /// For the first page of a free block: the next and the previous block in its list, plus one; 0 = none.
     next: Table<u32>,
     prev: Table<u32>,
@@ -48,10 +48,6 @@ impl Buddy {
             in_region: vec![0; area.regions()].into(),
             area,
         })
-    }
-
-    pub(crate) fn area(&self) -> &Area {
-        &self.area
     }
 
     /// The list that a page belongs to.

@@ -311,7 +311,7 @@ impl FreeState {
         }
         let earned = POUR_AT_ONCE + vain.refused + returned / RETURNS_PER_ENTRY;
         // A pool about to sleep requests once more, then not before it is woken: it must not miss a page.
-        let is_waited_for = self.buddy.area().starved.are_listed();
+        let is_waited_for = self.buddy.area.starved.are_listed();
         let thorough = search == Search::Thorough || is_waited_for;
         let pours = !known || thorough || free >= vain.free + block || entries <= earned;
         vain.refused += u64::from(!pours);
@@ -569,7 +569,7 @@ mod tests {
         assert_eq!(blocks(&f, Thorough), Some(PageIdx(200)));
         let f = scattered();
         as_many_but_a_block(&f);
-        f.state.lock().buddy.area().starved.add(&Arc::new(Wakeup::new(0, None)));
+        f.state.lock().buddy.area.starved.add(&Arc::new(Wakeup::new(0, None)));
         assert_eq!(blocks(&f, Usual), Some(PageIdx(200)));
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Error;
 use crate::mem::area::REGION_SHIFT;
-use crate::mem::arena::backing::{Backing, Commit, OnMissingHuge, bytes};
+use crate::mem::arena::backing::{Backing, OnMissingHuge, bytes};
 use crate::mem::page::{MAX_PAGES, NodeId, PAGE_SHIFT, system_page_size};
 use crate::mem::topology::Topology;
 use crate::sys::memory::Placement;
@@ -32,6 +32,9 @@ impl fmt::Display for NodePolicy {
         }
     }
 }
+
+/// The node of a region's memory, unless the process's own policy chooses it.
+pub(crate) type Place = Option<(Placement, NodeId)>;
 
 /// The parameters of an arena. Checked once, by [`Arena::new`](crate::Arena::new).
 #[derive(Clone, Debug)]
@@ -121,21 +124,15 @@ impl ArenaParams {
         }
     }
 
-    pub(crate) fn commit_plan(&self) -> Commit {
-        let place = match self.node {
-            NodePolicy::Bind(node) if self.topology.is_machine() && self.topology.only_node().is_none() => {
-                Some((Placement::Bind, node))
+    /// Where to put a region that was requested for `node`.
+    pub(crate) fn place(&self, node: Option<NodeId>) -> Place {
+        let several = self.topology.is_machine() && self.topology.only_node().is_none();
+        match self.node {
+            NodePolicy::Bind(node) if several => Some((Placement::Bind, node)),
+            NodePolicy::Local if several => {
+                Some((Placement::Preferred, node.unwrap_or_else(|| self.topology.current_node())))
             }
             _ => None,
-        };
-        Commit {
-            backing: self.backing,
-            on_missing_huge: self.on_missing_huge,
-            place,
-            // The kernel knows a page's node only when the page is present.
-            prefault: self.prefault || self.queries_nodes(),
-            mlock: self.mlock,
-            inherit_on_fork: self.inherit_on_fork,
         }
     }
 }
