@@ -150,7 +150,7 @@ pub use pool::deferred_queue::{DeferredUser, InUse};
 pub use pool::ffi::{CacheHead, fence_all_threads, fences_are_free, lasting_zeroes};
 pub use pool::params::{Holders, OnBusy, PoolParams};
 pub use pool::pool_ref::PoolRef;
-pub use pool::shutdown::{HeldPage, Shutdown, ShutdownReport};
+pub use pool::shutdown::{Shutdown, ShutdownReport};
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;

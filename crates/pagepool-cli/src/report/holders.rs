@@ -76,7 +76,8 @@ fn page(holder: &HolderView, indent: &str, columns: Option<usize>) -> Vec<String
     let columns = columns.map(|columns| columns.max(COLUMNS));
     let tag = holder.tag.as_ref().map_or(String::new(), |tag| format!(", tag {tag}"));
     let thread = holder.thread.as_ref().map_or(String::new(), |thread| format!(", thread {thread}"));
-    let first = format!("{indent}  page {:?} for {}{tag}{thread}", holder.page, short(holder.age));
+    let age = short(holder.age.unwrap_or_default());
+    let first = format!("{indent}  page {:?} for {age}{tag}{thread}", holder.page);
     let stack = holder.stack.iter().flat_map(|stack| stack.lines());
     let frames = stack.map(|frame| format!("{indent}    {}", cut(frame, columns.unwrap_or(COLUMNS) - 8)));
     std::iter::once(cut(&first, columns.unwrap_or(usize::MAX))).chain(frames).collect()
@@ -119,7 +120,7 @@ pub fn json(view: &HoldersView) -> Value {
     let ages = below.zip(view.ages).map(|(below, pages)| json!({ "below_ms": below, "pages": pages }));
     let oldest = view.oldest.iter().map(|HolderView { page, age, tag, thread: of, site, stack, .. }| {
         json!({
-            "page": page.0, "age_ms": ms(*age), "tag": tag, "thread": thread(of), "site": site, "stack": stack,
+            "page": page.0, "age_ms": age.map(ms), "tag": tag, "thread": thread(of), "site": site, "stack": stack,
         })
     });
     let groups = view.groups.iter().map(|HolderGroup { pages, oldest, tag, thread: of, site, .. }| {

@@ -101,7 +101,7 @@ impl TopRow {
             pages: pool.inflight.total.max(0) as u64,
             bytes: pool.inflight_bytes(),
             out: Some(pool.inflight.out),
-            oldest: pool.holders.as_ref().and_then(|holders| holders.oldest.first()).map(|holder| holder.age),
+            oldest: pool.holders.as_ref().and_then(|holders| holders.oldest.first()?.age),
             places: places_of(process, pool),
         }
     }

@@ -57,12 +57,13 @@ pub struct HoldersView {
 }
 
 /// A page that is out, and its holder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HolderView {
     /// The page's number in the area.
     pub page: PageIdx,
-    /// The tag last set on its buffer; else the owner's tag at the allocation.
+    /// The tag last set on its buffer; else the owner's tag at the allocation. A pool with `tagging` records
+    /// no more than this.
     pub tag: Option<String>,
     /// The thread that set that tag, else the one that allocated the page.
     pub thread: Option<ThreadView>,
@@ -70,7 +71,7 @@ pub struct HolderView {
     /// that.
     pub site: Option<String>,
     /// How long the page has been out. For a dead process: until it was last known to run.
-    pub age: Duration,
+    pub age: Option<Duration>,
     /// The stack of the allocation, one line a frame, if it was sampled.
     pub stack: Option<String>,
 }
@@ -105,18 +106,32 @@ impl fmt::Display for ThreadView {
     }
 }
 
+impl fmt::Display for HolderView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "page {:?}", self.page)?;
+        self.tag.iter().try_for_each(|tag| write!(f, " held by {tag}"))?;
+        self.age.iter().try_for_each(|age| write!(f, " for {:.1} s", age.as_secs_f64()))?;
+        write_origin(f, &self.thread, &self.site)?;
+        self.stack.iter().flat_map(|stack| stack.lines()).try_for_each(|frame| write!(f, "\n    {frame}"))
+    }
+}
+
 impl fmt::Display for HolderGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.pages == 1 { "" } else { "s" };
         write!(f, "{} page{s} held by {}", self.pages, self.tag.as_deref().unwrap_or("no tag"))?;
-        if let Some(thread) = &self.thread {
-            write!(f, ", thread {thread}")?;
-        }
-        if let Some(site) = &self.site {
-            write!(f, ", allocated at {site}")?;
-        }
+        write_origin(f, &self.thread, &self.site)?;
         write!(f, "; the oldest for {:.1} s", self.oldest.as_secs_f64())
     }
+}
+
+fn write_origin(
+    f: &mut fmt::Formatter<'_>,
+    thread: &Option<ThreadView>,
+    site: &Option<String>,
+) -> fmt::Result {
+    thread.iter().try_for_each(|thread| write!(f, ", thread {thread}"))?;
+    site.iter().try_for_each(|site| write!(f, ", allocated at {site}"))
 }
 
 /// Text of how many pages have which age; `None` without pages.
@@ -191,7 +206,7 @@ impl HolderTally {
                 tag: names.tag(what.tag),
                 thread: names.thread(what.thread),
                 site: names.site(what.site),
-                age: self.age(since.ms()),
+                age: Some(self.age(since.ms())),
                 stack: names.stack(what.stack),
             }
         });
@@ -260,8 +275,8 @@ mod tests {
         let view = tally.view(&IdTexts);
         assert_eq!(view.ages, [3, 2, 1, 2, 1, 1, 2, 2]);
         assert_eq!((view.held, view.ages.iter().sum::<u64>()), (14, 14));
-        assert_eq!((view.oldest[0].page, view.oldest[0].age), (PageIdx(12), Duration::from_secs(9000)));
-        assert_eq!(view.oldest[13].age, Duration::ZERO);
+        assert_eq!((view.oldest[0].page, view.oldest[0].age), (PageIdx(12), Some(Duration::from_secs(9000))));
+        assert_eq!(view.oldest[13].age, Some(Duration::ZERO));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::core::pool_core::PoolPtr;
 use crate::holders::record::Since;
 use crate::holders::table::HolderTable;
 use crate::holders::tag::Tag;
-use crate::holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, ThreadView, ages_text};
+use crate::holders::view::{AGE_EDGES, HolderGroup, HolderView, HoldersView, ages_text};
 use crate::mem::area::Area;
 use crate::mem::page::PageIdx;
 use crate::pool::deferred_queue::DeferredQueue;
@@ -322,7 +322,7 @@ impl Shutdown {
         probes::stall(self.id, self.watch.out(), self.pending(), held_ms);
     }
 
-    fn pages_out(&self) -> Vec<HeldPage> {
+    fn pages_out(&self) -> Vec<HolderView> {
         let ranges = self.area.present_pages();
         let all = ranges.into_iter().flat_map(|r| r.step_by(1 << self.order)).map(PageIdx);
         let is_held = |page: &PageIdx| self.area.meta(*page).pool.load(Ordering::Relaxed) == self.id;
@@ -332,21 +332,16 @@ impl Shutdown {
         held.into_iter().map(|(_, page)| page).collect()
     }
 
-    fn held_page(&self, page: PageIdx, now_ms: u64) -> (Option<Since>, HeldPage) {
+    fn held_page(&self, page: PageIdx, now_ms: u64) -> (Option<Since>, HolderView) {
         let name = |tag: Tag| tag.name().to_owned(); // whole; a record has only its start
         let last = Tag::of_number(self.area.meta(page).tag.load(Ordering::Relaxed) as u16);
         let record = self.holders.as_ref().and_then(|holders| Some((holders, holders.holder(page, now_ms)?)));
-        match record {
-            Some((holders, (since, tag, HolderView { thread, site, age, stack, .. }))) => {
-                // The records' table has no row for later tags.
-                let holder = tag.or(last.filter(|&tag| !holders.knows(tag))).map(name);
-                (Some(since), HeldPage { page, holder, thread, site, age: Some(age), stack })
-            }
-            None => {
-                let holder = last.map(name);
-                (None, HeldPage { page, holder, thread: None, site: None, age: None, stack: None })
-            }
-        }
+        let Some((holders, (since, tag, view))) = record else {
+            return (None, HolderView { page, tag: last.map(name), ..HolderView::default() });
+        };
+        // The records' table has no row for later tags.
+        let tag = tag.or(last.filter(|&tag| !holders.knows(tag))).map(name);
+        (Some(since), HolderView { tag, ..view })
     }
 }
 
@@ -369,7 +364,7 @@ pub struct ShutdownReport {
     pub held_for: Duration,
     /// The pages that are out; a page with fragments out counts once. The oldest first in a pool with
     /// [`holders`](crate::PoolParams::holders).
-    pub pages: Vec<HeldPage>,
+    pub pages: Vec<HolderView>,
     /// Number of pages by age in a pool with `holders`, see [`HoldersView::ages`]; else zeroes.
     pub ages: [u64; AGE_EDGES.len() + 1],
     /// The largest groups of equal tag, thread and site, in a pool with `holders`, see
@@ -382,46 +377,8 @@ pub struct ShutdownReport {
     pub deferred: u64,
 }
 
-/// A page that is out, and its holder's tag.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HeldPage {
-    /// The page's number in the area.
-    pub page: PageIdx,
-    /// The last tag of its buffer, in a pool with `tagging` or `holders`.
-    pub holder: Option<String>,
-    /// The thread that set the tag or allocated the page. This and the next fields need a pool with
-    /// [`holders`](crate::PoolParams::holders).
-    pub thread: Option<ThreadView>,
-    /// Where the page was allocated.
-    pub site: Option<String>,
-    /// How long the page has been out.
-    pub age: Option<Duration>,
-    /// The stack of the allocation, if it was sampled.
-    pub stack: Option<String>,
-}
-
 /// Most lines of pages, and of groups, in a report's text.
 const MOST_LINES: usize = 16;
-
-impl fmt::Display for HeldPage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "page {:?}", self.page)?;
-        if let Some(holder) = &self.holder {
-            write!(f, " held by {holder}")?;
-        }
-        if let Some(age) = self.age {
-            write!(f, " for {:.1} s", age.as_secs_f64())?;
-        }
-        if let Some(thread) = &self.thread {
-            write!(f, ", thread {thread}")?;
-        }
-        if let Some(site) = &self.site {
-            write!(f, ", allocated at {site}")?;
-        }
-        self.stack.iter().flat_map(|stack| stack.lines()).try_for_each(|frame| write!(f, "\n    {frame}"))
-    }
-}
 
 impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -436,20 +393,14 @@ impl fmt::Display for ShutdownReport {
             "stalled pool shutdown: {n} buffer{s} held for {seconds} s (pool {} id {})",
             self.pool, self.id
         )?;
-        if let Some(ages) = ages_text(&self.ages) {
-            write!(f, "\n  {ages}")?;
-        }
-        for group in self.groups.iter().take(MOST_LINES) {
-            write!(f, "\n  {group}")?;
-        }
+        ages_text(&self.ages).iter().try_for_each(|ages| write!(f, "\n  {ages}"))?;
+        self.groups.iter().take(MOST_LINES).try_for_each(|group| write!(f, "\n  {group}"))?;
         let more_groups = self.groups.len().saturating_sub(MOST_LINES) as u64 + self.more_groups;
         if more_groups > 0 {
             let s = if more_groups == 1 { "" } else { "s" };
             write!(f, "\n  and {more_groups} more group{s}")?;
         }
-        for held in self.pages.iter().take(MOST_LINES) {
-            write!(f, "\n  {held}")?;
-        }
+        self.pages.iter().take(MOST_LINES).try_for_each(|held| write!(f, "\n  {held}"))?;
         if n > MOST_LINES {
             write!(f, "\n  and {} more", n - MOST_LINES)?;
         }
