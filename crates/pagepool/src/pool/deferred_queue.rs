@@ -100,25 +100,22 @@ pub struct DeferredUser {
 /// The users by number; `None` if dropped.
 type Users = Vec<Option<Arc<dyn InUse>>>;
 
-/// A buffer in the queue.
+/// A buffer in the queue, or the memory of one that left the queue while in use.
 #[derive(Debug)]
-struct DeferredBuf {
-    buffer: PageBuf,
+struct Deferred<T> {
+    memory: T,
     user: usize,
     cookie: u64,
 }
 
-const _: () = assert!(size_of::<DeferredBuf>() == 32, "the module's head and defer_capacity say so");
-
-/// The memory of a buffer that left the queue while in use.
-#[derive(Debug)]
-struct ReleasedPage {
-    page_ref: PageRef,
-    user: usize,
-    cookie: u64,
+impl<T> Deferred<T> {
+    fn used_by(&self) -> (usize, u64) {
+        (self.user, self.cookie)
+    }
 }
 
-const _: () = assert!(size_of::<ReleasedPage>() == 40, "defer_capacity says so");
+const _: () = assert!(size_of::<Deferred<PageBuf>>() == 32, "the module's head and defer_capacity say so");
+const _: () = assert!(size_of::<Deferred<PageRef>>() == 40, "defer_capacity says so");
 
 /// A registered user's state.
 #[derive(Debug)]
@@ -136,8 +133,8 @@ impl UserSlot {
 }
 
 struct DeferredState {
-    queued: VecDeque<DeferredBuf>,
-    released: VecDeque<ReleasedPage>,
+    queued: VecDeque<Deferred<PageBuf>>,
+    released: VecDeque<Deferred<PageRef>>,
     /// A round clones the `Arc`, to run users without a borrow.
     users: Arc<Users>,
     slots: Vec<UserSlot>,
@@ -154,10 +151,7 @@ pub(crate) struct DeferredQueue {
 
 impl fmt::Debug for DeferredQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeferredQueue")
-            .field("capacity", &self.capacity)
-            .field("on_busy", &self.on_busy)
-            .finish()
+        f.debug_struct("DeferredQueue").field("capacity", &self.capacity).finish_non_exhaustive()
     }
 }
 
@@ -207,7 +201,7 @@ impl DeferredQueue {
         self.counts.counters.queued.add(1);
         self.counts.pages.add(u64::from(!buffer.is_frag()));
         state.slots[user.at].pending += 1;
-        state.queued.push_back(DeferredBuf { buffer, user: user.at, cookie });
+        state.queued.push_back(Deferred { memory: buffer, user: user.at, cookie });
         Ok(())
     }
 
@@ -364,10 +358,7 @@ impl<'a> PollRound<'a> {
     fn poll_released(&self, most: usize) {
         let released = self.state().borrow().released.len();
         for _ in 0..most.min(released) {
-            let (user, cookie) = {
-                let state = self.state().borrow();
-                (state.released[0].user, state.released[0].cookie)
-            };
+            let (user, cookie) = self.state().borrow().released[0].used_by();
             if self.in_use(user, cookie) {
                 self.state().borrow_mut().released.rotate_left(1);
             } else {
@@ -377,14 +368,16 @@ impl<'a> PollRound<'a> {
     }
 
     fn entry(&self, at: usize) -> (usize, u64) {
-        let state = self.state().borrow();
-        (state.queued[at].user, state.queued[at].cookie)
+        self.state().borrow().queued[at].used_by()
     }
 
     /// Takes a buffer out and drops it, which may run callbacks.
-    fn return_queued(&self, take: impl FnOnce(&mut VecDeque<DeferredBuf>) -> Option<DeferredBuf>) {
+    fn return_queued(
+        &self,
+        take: impl FnOnce(&mut VecDeque<Deferred<PageBuf>>) -> Option<Deferred<PageBuf>>,
+    ) {
         let mut state = self.state().borrow_mut();
-        let Some(DeferredBuf { buffer, user, .. }) = take(&mut state.queued) else { return };
+        let Some(Deferred { memory: buffer, user, .. }) = take(&mut state.queued) else { return };
         state.slots[user].pending -= 1;
         drop(state);
         self.counts().counters.reused.add(1);
@@ -399,8 +392,10 @@ impl<'a> PollRound<'a> {
         if state.released.len() == self.end.0.capacity {
             return false;
         }
-        let Some(DeferredBuf { mut buffer, user, cookie }) = state.queued.pop_front() else { return false };
-        state.released.push_back(ReleasedPage { page_ref: buffer.page_ref(), user, cookie });
+        let Some(Deferred { memory: mut buffer, user, cookie }) = state.queued.pop_front() else {
+            return false;
+        };
+        state.released.push_back(Deferred { memory: buffer.page_ref(), user, cookie });
         drop(state);
         self.counts().counters.released.add(1);
         self.counts().pages.take(u64::from(!buffer.is_frag()));
@@ -411,7 +406,7 @@ impl<'a> PollRound<'a> {
     /// Frees the first released page, whose user is done.
     fn free_released(&self) {
         let mut state = self.state().borrow_mut();
-        let Some(ReleasedPage { page_ref, user, .. }) = state.released.pop_front() else { return };
+        let Some(Deferred { memory: page_ref, user, .. }) = state.released.pop_front() else { return };
         state.slots[user].pending -= 1;
         drop(state);
         drop(page_ref);

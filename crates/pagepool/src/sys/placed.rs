@@ -21,7 +21,8 @@ use crate::sys::published_memory::PublishedMemory;
 
 pub(crate) struct Placed<T: ?Sized> {
     value: NonNull<T>,
-    start: BlockStart,
+    /// The block's start: the value's address in published memory, at or before it on the heap.
+    start: NonNull<u8>,
 }
 
 // SAFETY: it owns its value, like a box.
@@ -32,7 +33,7 @@ unsafe impl<T: Sync + ?Sized> Sync for Placed<T> {}
 impl<T> Placed<T> {
     #[inline(always)]
     pub(crate) fn new(value: T) -> Self {
-        let (start, at) = BlockStart::take(Layout::new::<T>(), PublishedMemory::take);
+        let (start, at) = take_block(Layout::new::<T>(), PublishedMemory::take);
         let at = at.cast::<T>();
         // SAFETY: the place is as large as the value, and no other code uses it.
         unsafe { at.write(value) };
@@ -55,9 +56,9 @@ impl<T> Placed<[T]> {
         let layout = Layout::array::<T>(len).expect("a few values fit the address space");
         if layout.size() == 0 {
             let value = NonNull::slice_from_raw_parts(NonNull::dangling(), len);
-            return Self { value, start: BlockStart(NonNull::dangling()) };
+            return Self { value, start: NonNull::dangling() };
         }
-        let (start, first) = BlockStart::take(layout, place);
+        let (start, first) = take_block(layout, place);
         let first = first.cast::<T>();
         for at in 0..len {
             let value = values.next().expect("an iterator has as many values as it says");
@@ -94,24 +95,18 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for Placed<T> {
     }
 }
 
-/// A block's start: the value's address in published memory, at or before it on the heap.
-#[derive(Clone, Copy)]
-struct BlockStart(NonNull<u8>);
-
-impl BlockStart {
-    /// The start of a place for this layout, and the value's address.
-    fn take(layout: Layout, place: Take) -> (Self, NonNull<u8>) {
-        let published = PublishedMemory::current().and_then(|memory| place(memory, layout));
-        if let Some(at) = published {
-            return (Self(at), at);
-        }
-        let on_heap = on_heap(layout);
-        // SAFETY: the layout is not empty.
-        let start = NonNull::new(unsafe { alloc(on_heap) }).unwrap_or_else(|| handle_alloc_error(on_heap));
-        // SAFETY: the block is longer than the value by what the alignment may need.
-        let at = unsafe { start.add(start.as_ptr().align_offset(layout.align())) };
-        (Self(start), at)
+/// The start of a block for this layout, and the value's address.
+fn take_block(layout: Layout, place: Take) -> (NonNull<u8>, NonNull<u8>) {
+    let published = PublishedMemory::current().and_then(|memory| place(memory, layout));
+    if let Some(at) = published {
+        return (at, at);
     }
+    let on_heap = on_heap(layout);
+    // SAFETY: the layout is not empty.
+    let start = NonNull::new(unsafe { alloc(on_heap) }).unwrap_or_else(|| handle_alloc_error(on_heap));
+    // SAFETY: the block is longer than the value by what the alignment may need.
+    let at = unsafe { start.add(start.as_ptr().align_offset(layout.align())) };
+    (start, at)
 }
 
 type Take = fn(&PublishedMemory, Layout) -> Option<NonNull<u8>>;
@@ -126,11 +121,11 @@ fn on_heap(layout: Layout) -> Layout {
 const HEAP_ALIGN: usize = 16;
 
 /// Frees a place.
-struct PlaceBack(BlockStart, Layout);
+struct PlaceBack(NonNull<u8>, Layout);
 
 impl Drop for PlaceBack {
     fn drop(&mut self) {
-        let Self(BlockStart(start), layout) = *self;
+        let Self(start, layout) = *self;
         if layout.size() == 0 {
             return;
         }

@@ -69,13 +69,7 @@ impl<T> Slab<T> {
     /// Allocates `blocks` free blocks; fewer than 2^32.
     pub fn new(blocks: usize) -> Result<Self, Error> {
         debug_assert!(blocks < SLOT as usize, "a slot and one more are a u32");
-        let slots = Table::new(blocks).map_err(|_| {
-            let size = size_of::<SlabSlot<T>>();
-            Error::no_memory(
-                "mmap",
-                format!("no memory for {blocks} blocks of {size} bytes: use fewer, or raise RLIMIT_AS"),
-            )
-        })?;
+        let slots = Table::new(blocks)?;
         Ok(Self { head: Padded(AtomicU64::new(0)), fresh: AtomicU32::new(0), slots })
     }
 
