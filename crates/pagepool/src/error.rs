@@ -92,11 +92,6 @@ impl Error {
         }
     }
 
-    /// A failed allocation that set no errno.
-    pub(crate) fn no_memory(call: &'static str, remedy: String) -> Self {
-        Self::System { call, remedy, source: io::Error::from_raw_os_error(libc::ENOMEM) }
-    }
-
     /// The errno that the C interface reports, positive.
     pub fn errno(&self) -> i32 {
         match self {

@@ -466,20 +466,14 @@ impl Area {
     /// Removes a user of a domain; the last one unmaps every region.
     pub fn detach(&self, mapping: &Arc<Mapping>) {
         let last = || mapping.users.fetch_sub(1, Ordering::AcqRel) == 1;
-        if self.forget(|m| Arc::ptr_eq(m, mapping), last) {
-            self.starved.wake_all(); // it may have prevented growth
-        }
+        self.forget(|m| Arc::ptr_eq(m, mapping), last);
     }
 
     /// Unmaps every region from the domain of a removed device, even if pools use it. Buffers that are out
     /// stay valid for the CPU, have no address in that domain, and are not unmapped again when they return.
     /// Returns whether the domain was attached.
     pub fn device_gone(&self, id: DomainId) -> bool {
-        let gone = self.forget(|m| m.id() == id, || true);
-        if gone {
-            self.starved.wake_all(); // it may have prevented growth
-        }
-        gone
+        self.forget(|m| m.id() == id, || true)
     }
 
     /// Unmaps every region from every domain, and waits for threads that are unmapping. From then on no
@@ -518,6 +512,7 @@ impl Area {
             mapping
         };
         Unmapping { area: self, mapping: &mapping, next: 0 }.unmap_all();
+        self.starved.wake_all(); // it may have prevented growth
         true
     }
 

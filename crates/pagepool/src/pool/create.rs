@@ -63,13 +63,7 @@ impl Pool {
             nid: params.nid,
             node_blind: params.node_blind,
             low_water: params.low_water,
-            low_water_mark: 0,
-            unacknowledged: false,
-            fd_lent: false,
-            recheck: false,
-            waiting: 0,
-            next_key: 0,
-            next_queue: 0,
+            ..RefillPolicy::default()
         };
         let on_busy = params.on_busy;
         let shown = published_row::text_of(&params, &sizes, &geometry);

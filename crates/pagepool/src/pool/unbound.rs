@@ -30,7 +30,7 @@ pub struct Pool {
 unsafe impl Send for Pool {}
 
 /// How the owner refills its cache.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RefillPolicy {
     pub(crate) refill: usize,
     pub(crate) nid: Option<NodeId>,

@@ -33,7 +33,7 @@ unsafe impl<T: Sync + ?Sized> Sync for Placed<T> {}
 impl<T> Placed<T> {
     #[inline(always)]
     pub(crate) fn new(value: T) -> Self {
-        let (start, at) = take_block(Layout::new::<T>(), PublishedMemory::take);
+        let (start, at) = take_block(Layout::new::<T>(), 1);
         let at = at.cast::<T>();
         // SAFETY: the place is as large as the value, and no other code uses it.
         unsafe { at.write(value) };
@@ -43,22 +43,22 @@ impl<T> Placed<T> {
 
 impl<T> Placed<[T]> {
     pub(crate) fn all(values: impl ExactSizeIterator<Item = T>) -> Self {
-        Self::all_of(values, PublishedMemory::take)
+        Self::all_of(values, 1)
     }
 
     /// For values that observers can do without: leaves most of the published memory free.
     pub(crate) fn all_sparingly(values: impl ExactSizeIterator<Item = T>) -> Self {
-        Self::all_of(values, PublishedMemory::take_sparingly)
+        Self::all_of(values, 4)
     }
 
-    fn all_of(mut values: impl ExactSizeIterator<Item = T>, place: Take) -> Self {
+    fn all_of(mut values: impl ExactSizeIterator<Item = T>, part: usize) -> Self {
         let len = values.len();
         let layout = Layout::array::<T>(len).expect("a few values fit the address space");
         if layout.size() == 0 {
             let value = NonNull::slice_from_raw_parts(NonNull::dangling(), len);
             return Self { value, start: NonNull::dangling() };
         }
-        let (start, first) = take_block(layout, place);
+        let (start, first) = take_block(layout, part);
         let first = first.cast::<T>();
         for at in 0..len {
             let value = values.next().expect("an iterator has as many values as it says");
@@ -95,9 +95,10 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for Placed<T> {
     }
 }
 
-/// The start of a block for this layout, and the value's address.
-fn take_block(layout: Layout, place: Take) -> (NonNull<u8>, NonNull<u8>) {
-    let published = PublishedMemory::current().and_then(|memory| place(memory, layout));
+/// The start of a block for this layout, and the value's address. In published memory if it takes at most
+/// `1 / part` of the unused end there.
+fn take_block(layout: Layout, part: usize) -> (NonNull<u8>, NonNull<u8>) {
+    let published = PublishedMemory::current().and_then(|memory| memory.take(layout, part));
     if let Some(at) = published {
         return (at, at);
     }
@@ -108,8 +109,6 @@ fn take_block(layout: Layout, place: Take) -> (NonNull<u8>, NonNull<u8>) {
     let at = unsafe { start.add(start.as_ptr().align_offset(layout.align())) };
     (start, at)
 }
-
-type Take = fn(&PublishedMemory, Layout) -> Option<NonNull<u8>>;
 
 /// A block with room to align the value.
 fn on_heap(layout: Layout) -> Layout {

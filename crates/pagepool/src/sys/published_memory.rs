@@ -190,24 +190,16 @@ impl PublishedMemory {
         self.word(std::mem::offset_of!(Header, not_shown)).fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Takes a place for a value; `None` if the memory is full or closed.
-    pub(crate) fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.take_at_most(layout, |left| left)
-    }
-
-    /// Takes a place for a value: a freed one, or at most a quarter of the unused end.
-    pub(crate) fn take_sparingly(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.take_at_most(layout, |left| left / 4)
-    }
-
-    fn take_at_most(&self, layout: Layout, most: fn(usize) -> usize) -> Option<NonNull<u8>> {
+    /// Takes a place for a value: a freed one, or one of at most `1 / part` of the unused end. `None` if the
+    /// memory is full or closed.
+    pub(crate) fn take(&self, layout: Layout, part: usize) -> Option<NonNull<u8>> {
         if !self.is_open() || layout.align() > ALIGN {
             return None;
         }
         let bytes = layout.size().checked_next_multiple_of(ALIGN)?;
         let mut space = self.space.lock();
         let reused = space.room.take_again(bytes);
-        let fits = bytes <= most(FILE_BYTES - space.room.fresh);
+        let fits = bytes <= (FILE_BYTES - space.room.fresh) / part;
         let offset = reused.or_else(|| if fits { space.grow(bytes, &self.mapping) } else { None })?;
         NonNull::new(self.at(offset))
     }
@@ -433,14 +425,10 @@ pub(crate) fn show_thread(token: u64) {
     let at = THREADS_AT + (token % THREAD_ROWS as u64) as usize * size_of::<ThreadRow>();
     let _alone = memory.space.lock();
     memory.word(at).store(0, Ordering::Release);
-    for (word, bytes) in [tid.to_ne_bytes(), half(&name, 0), half(&name, 8)].into_iter().enumerate() {
-        memory.word(at + 8 + word * 8).store(u64::from_ne_bytes(bytes), Ordering::Release);
+    for (word, bytes) in [tid.to_ne_bytes()].iter().chain(name.as_chunks().0).enumerate() {
+        memory.word(at + 8 + word * 8).store(u64::from_ne_bytes(*bytes), Ordering::Release);
     }
     memory.word(at).store(token, Ordering::Release);
-}
-
-fn half(name: &[u8; 16], from: usize) -> [u8; 8] {
-    std::array::from_fn(|at| name[from + at])
 }
 
 /// The time of day in nanoseconds since 1970.

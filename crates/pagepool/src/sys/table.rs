@@ -4,6 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::fmt::{self, Debug, Formatter};
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -120,7 +121,7 @@ fn no_memory(call: &'static str, bytes: usize) -> Error {
     let remedy = format!(
         "no memory for a table of {bytes} bytes: use smaller areas or fewer blocks, or raise RLIMIT_AS"
     );
-    Error::no_memory(call, remedy)
+    Error::System { call, remedy, source: io::Error::from_raw_os_error(libc::ENOMEM) }
 }
 
 pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {

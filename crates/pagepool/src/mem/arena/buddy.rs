@@ -52,10 +52,9 @@ impl Buddy {
 
     /// The list that a page belongs to.
     pub(crate) fn list_of(&self, page: PageIdx) -> usize {
-        if self.lists.len() == 1 {
-            0
-        } else {
-            usize::from(self.area.node_of(page).0).min(self.lists.len() - 1)
+        match self.lists.len() {
+            1 => 0,
+            lists => usize::from(self.area.node_of(page).0).min(lists - 1),
         }
     }
 
@@ -84,23 +83,14 @@ impl Buddy {
         let mut end = pages.end;
         while end > pages.start {
             let list = self.list_of(PageIdx(end - 1));
-            let mut start = end - 1;
-            while start > pages.start && self.list_of(PageIdx(start - 1)) == list {
-                start -= 1;
+            let alike = |page: &u32| self.list_of(PageIdx(*page)) == list;
+            let start = end - (pages.start..end).rev().take_while(alike).count() as u32;
+            while end > start {
+                // A block ends at a multiple of its size, and fits in the rest.
+                let order = end.trailing_zeros().min((end - start).ilog2()).min(MAX_ORDER.into());
+                end -= 1 << order;
+                self.give(PageIdx(end), order as u8);
             }
-            self.add_on_one_node(start..end);
-            end = start;
-        }
-    }
-
-    fn add_on_one_node(&mut self, pages: Range<u32>) {
-        let mut end = pages.end;
-        while end > pages.start {
-            let fits = u32::BITS - 1 - (end - pages.start).leading_zeros();
-            // A block ends at a multiple of its size, and fits in the rest.
-            let order = end.trailing_zeros().min(fits).min(MAX_ORDER.into());
-            end -= 1 << order;
-            self.give(PageIdx(end), order as u8);
         }
     }
 
