@@ -58,7 +58,7 @@ impl Pool {
     pub fn new(params: PoolParams, provider: Arc<dyn Provider>) -> Result<Self, Error> {
         let (sizes, geometry) = params.check(&*provider)?;
         prepare_fences()?;
-        let mut policy = RefillPolicy {
+        let policy = RefillPolicy {
             refill: sizes.refill,
             nid: params.nid,
             node_blind: params.node_blind,
@@ -67,39 +67,40 @@ impl Pool {
         };
         let on_busy = params.on_busy;
         let shown = published_row::text_of(&params, &sizes, &geometry);
-        let (shared, attached) = assemble(params, provider, &sizes, geometry)?;
-        policy.low_water_mark = shared.provider().available(geometry.order());
+        let shared = assemble(params, provider, &sizes, geometry)?;
         pool_ref::show(&shared);
         published_row::enter(&shared, &shown);
-        attached.keep();
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
         // The pool's own count; late::free drops it.
         let ptr = PoolPtr::new(NonNull::from(&***ManuallyDrop::new(shared)));
-        Ok(Self { ptr, policy, deferred })
+        let mut pool = Self { ptr, policy, deferred };
+        // A callback: if it panics, the drop of the pool detaches its domains.
+        pool.policy.low_water_mark = ptr.provider().available(geometry.order());
+        Ok(pool)
     }
 }
 
-/// A pool bound to no thread, with empty cache, lanes and ring; and its attached domains.
+/// A pool bound to no thread, with empty cache, lanes and ring.
 fn assemble(
     params: PoolParams,
     provider: Arc<dyn Provider>,
     sizes: &PoolSizes,
     geometry: Geometry,
-) -> Result<(Arc<Placed<PoolCore>>, Attached), Error> {
+) -> Result<Arc<Placed<PoolCore>>, Error> {
     let event = params.wakeup.then(eventfd).transpose();
     let event =
         event.map_err(Error::of_call("eventfd", || "raise RLIMIT_NOFILE, or leave wakeup off".into()))?;
     let chains = Slab::new(sizes.chains)?;
     let registration = params.registry.clone().unwrap_or_else(Registry::process).register()?;
     let id = next_id()?;
-    let attached = attach_all(&params, &*provider)?;
-    let needs_sync = |mapping: &&Arc<Mapping>| params.sync_for_device && !mapping.coherent();
-    let syncing: Box<[_]> = attached.mappings.iter().filter(needs_sync).cloned().collect();
-    let wakeup = Arc::new(Wakeup::new(id, event));
     let lines = LaneLines::for_lanes(sizes.lanes, sizes.lane)?;
     let area = provider.area().clone();
+    let mappings = attach_all(&params, &area)?; // the last step that may fail: the pool detaches them
+    let needs_sync = |mapping: &&Arc<Mapping>| params.sync_for_device && !mapping.coherent();
+    let syncing: Box<[_]> = mappings.iter().filter(needs_sync).cloned().collect();
+    let wakeup = Arc::new(Wakeup::new(id, event));
     let short_name = ShortName::take();
-    let raw = RawLine::new(&area, attached.mappings.first(), id, geometry.head_mask);
+    let raw = RawLine::new(&area, mappings.first(), id, geometry.head_mask);
     let recorded = params.holders.recorded();
     let holders = recorded
         .map(|recorded| Arc::new(HolderTable::new(recorded, area.pages(), geometry.order(), sizes.cache)));
@@ -137,7 +138,7 @@ fn assemble(
         registration: LastCell::new(registration),
         #[cfg(loom)]
         alive: LastCell::new(()),
-        mappings: attached.mappings.clone().into(),
+        mappings,
         syncing,
         wakeup,
         watch: Arc::new(EndWatch::new()),
@@ -149,7 +150,7 @@ fn assemble(
         row: UnseenLock::new(Err(UnseenPool::new())),
         count: count.clone(),
     };
-    Ok((Arc::new_cyclic(|count| Placed::new(make(count))), attached))
+    Ok(Arc::new_cyclic(|count| Placed::new(make(count))))
 }
 
 /// No pool has this id: the counter ends there.
@@ -161,31 +162,25 @@ fn next_id() -> Result<u32, Error> {
         .map_err(|_| Error::Busy { what: "all 4294967294 pool ids are used up: restart the process".into() })
 }
 
-/// The attached domains of a pool under construction. Its drop detaches them.
-struct Attached {
-    area: Arc<Area>,
+/// Domains attached so far. Its drop detaches them.
+struct Attached<'a> {
+    area: &'a Area,
     mappings: Vec<Arc<Mapping>>,
 }
 
-impl Attached {
-    /// The pool exists, and detaches them at its end.
-    fn keep(mut self) {
-        self.mappings.clear();
-    }
-}
-
-impl Drop for Attached {
+impl Drop for Attached<'_> {
     fn drop(&mut self) {
         self.mappings.iter().for_each(|mapping| self.area.detach(mapping));
     }
 }
 
-fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Attached, Error> {
-    let mut attached = Attached { area: provider.area().clone(), mappings: Vec::new() };
+/// Attaches all domains of a pool, or none and fails.
+fn attach_all(params: &PoolParams, area: &Area) -> Result<Box<[Arc<Mapping>]>, Error> {
+    let mut attached = Attached { area, mappings: Vec::new() };
     for domain in &params.domains {
-        attached.mappings.push(attached.area.attach(domain)?);
+        attached.mappings.push(area.attach(domain)?);
     }
-    Ok(attached)
+    Ok(std::mem::take(&mut attached.mappings).into())
 }
 
 #[cfg(all(test, not(loom)))]
