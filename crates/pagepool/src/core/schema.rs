@@ -20,17 +20,12 @@ pub(crate) fn schema() -> Vec<SchemaRow> {
     let taken = offset_of!(PoolCore, ring) + ReturnRing::PAGES_TAKEN_AT;
     let frags_taken = offset_of!(PoolCore, ring) + ReturnRing::FRAGS_TAKEN_AT;
     let cache = offset_of!(PoolCore, own.0.cache) + Cache::COUNT_AT;
+    let idle_cache = offset_of!(HolderHead, idle_cache) + Cache::COUNT_AT;
     let places = [
         row("stats.", "recycle_ring", IN_POOL, offset_of!(PoolCore, late_ring), 8),
         row("stats.", "release", IN_POOL, offset_of!(PoolCore, late), 8),
         row("inflight.", "cache", IN_POOL, cache, size_of::<usize>()),
-        row(
-            "inflight.",
-            "cache",
-            IN_HOLDERS,
-            offset_of!(HolderHead, idle_cache) + Cache::COUNT_AT,
-            size_of::<usize>(),
-        ),
+        row("inflight.", "cache", IN_HOLDERS, idle_cache, size_of::<usize>()),
         row("inflight.", "frag", IN_POOL, offset_of!(PoolCore, own.0.frag_open), 1),
         row("inflight.", "ring", IN_POOL, pushed, 8),
         SchemaRow { sign: -1, ..row("inflight.", "ring", IN_POOL, taken, 8) },

@@ -12,39 +12,16 @@
 #![expect(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use crate::core::pool_core::{PoolPtr, ReturnState};
 use crate::mem::page::PageIdx;
-use crate::mem::provider::{Provider, give_back};
+use crate::mem::provider::give_back;
 use crate::probes;
 use crate::recycle::cache::OwnerProof;
 use crate::recycle::lane::{DETACHED, Lane, STARVED};
 use crate::recycle::message::Message;
 use crate::returns::late;
 use crate::sys::sync::{Ordering, fence, light_fence};
-
-/// What a returner copied from the pool before a page left it. The pool no longer counts the page, so it may
-/// be freed at any time. The provider keeps the area.
-struct Gone {
-    provider: Arc<dyn Provider>,
-    order: u8,
-}
-
-impl Gone {
-    /// Gives a page that was counted as released to the provider, now or with its last reference.
-    fn give_back(self, page: PageIdx) {
-        if self.provider.area().clear_record(page) {
-            self.give_free(page);
-        }
-    }
-
-    /// Gives a page to the provider. Its record was cleared, and nothing refers to it.
-    fn give_free(self, page: PageIdx) {
-        // SAFETY: I1. The page came from this provider with the pool's order, and has no other user.
-        unsafe { give_back(&*self.provider, self.order, &[page]) };
-    }
-}
 
 impl PoolPtr {
     /// Returns a whole page on the owner's thread that the fast path did not take. At most `dirty` bytes were
@@ -148,9 +125,13 @@ impl PoolPtr {
             return late::return_late_pages(self, &[page]);
         }
         self.returned.release.add(1);
-        let gone = self.gone();
+        // The pool no longer counts the page, so it may be freed at any time. The provider keeps the area.
+        let (provider, order) = (self.provider().clone(), self.geometry.order());
         drop(returns);
-        gone.give_back(page);
+        if provider.area().clear_record(page) {
+            // SAFETY: I1. The page came from this provider with the pool's order, and has no other user.
+            unsafe { give_back(&*provider, order, &[page]) };
+        }
     }
 
     /// The owner takes a page out of the pool, without a lock.
@@ -159,13 +140,10 @@ impl PoolPtr {
         // The pool lives until a callback runs: only the owner's thread could end it. A page that its last
         // reference will free (as in Linux's slow path) needs no count of the provider.
         if self.area.clear_record(page) {
-            self.gone().give_free(page);
+            let (provider, order) = (self.provider().clone(), self.geometry.order());
+            // SAFETY: I1. The page came from this provider with the pool's order, and has no other user.
+            unsafe { give_back(&*provider, order, &[page]) };
         }
-    }
-
-    /// Copies the provider and the order, for a returner that is about to release the pool.
-    fn gone(self) -> Gone {
-        Gone { provider: self.provider().clone(), order: self.geometry.order() }
     }
 
     /// Sends many whole pages through the ring under one lock; the pages that do not fit, one by one.

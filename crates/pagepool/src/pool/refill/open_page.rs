@@ -79,16 +79,7 @@ impl Bound {
             pool.own.in_frags.add(1);
             return None;
         }
-        if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
-            pool.own.counts.recycle_released_refcnt.add(1);
-            pool.has_no_holder(page);
-            pool.return_to_provider_here(owner, page);
-            return None;
-        }
-        if pool.needs_work_on_return {
-            pool.prepare_split_page(page);
-        }
-        Some(page)
+        pool.split_page_stays(owner, page).then_some(page)
     }
 
     /// Takes the page being cut if no fragment of it is out: an owner that waits for a return would wait for
