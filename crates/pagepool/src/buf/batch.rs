@@ -266,15 +266,10 @@ pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
 /// Looks up the owner again after the syncs: they are callbacks, and may unbind or end the pool.
 #[cold]
 fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
-    if pool.needs_work_on_return {
-        prepare_all_slow(pool, pages);
-        let Some(owner) = pool.owner_here() else { return put_remote_synced(pool, pages) };
-        return fill_cache(pool, owner, pool.idle_cache(), pages);
-    }
-    match pool.owner_here() {
-        Some(owner) => fill_cache(pool, owner, &pool.own.cache, pages),
-        None => put_remote_synced(pool, pages),
-    }
+    prepare_all(pool, pages);
+    let Some(owner) = pool.owner_here() else { return put_remote_synced(pool, pages) };
+    let cache = if pool.needs_work_on_return { pool.idle_cache() } else { &pool.own.cache };
+    fill_cache(pool, owner, cache, pages);
 }
 
 /// Puts prepared pages into the cache while it has room, then the ring. Owner's thread.

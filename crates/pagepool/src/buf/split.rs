@@ -170,8 +170,6 @@ fn count_parts(pool: PoolPtr, page: PageIdx, in_frags: bool) {
         if !in_frags {
             pool.split_elsewhere.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(holders) = &pool.holders {
-            holders.record(page).inspect(|record| record.frags_out(more));
-        }
+        pool.holder_record(page).inspect(|record| record.frags_out(more));
     }
 }

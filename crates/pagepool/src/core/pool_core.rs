@@ -22,6 +22,7 @@ use crate::core::geometry::{Geometry, PoolSizes};
 use crate::core::raw_line::RawLine;
 use crate::core::registry::{MemId, RegisteredId};
 use crate::core::short_name::ShortName;
+use crate::holders::record::HolderRecord;
 use crate::holders::table::HolderTable;
 use crate::holders::tag::Tag;
 use crate::mem::area::Area;
@@ -281,6 +282,12 @@ impl PoolCore {
         holders.map_or(&self.own.cache, HolderTable::idle_cache)
     }
 
+    /// The record of a page's holder, in a pool with holders.
+    #[inline(always)]
+    pub(crate) fn holder_record(&self, page: PageIdx) -> Option<&HolderRecord> {
+        self.holders.as_ref()?.record(page)
+    }
+
     /// The owner's proof, if the calling thread is the owner.
     #[inline(always)]
     pub(crate) fn owner_here(&self) -> Option<OwnerProof> {
@@ -349,9 +356,7 @@ impl PoolPtr {
     /// Clears the record of a page that is no longer out and that no other thread has.
     #[inline]
     pub(crate) fn has_no_holder(self, page: PageIdx) {
-        if let Some(holders) = &self.holders {
-            holders.back(page);
-        }
+        self.holder_record(page).inspect(|record| record.back());
     }
 
     /// Tags a page on behalf of the calling thread, which has it or a fragment of it. The pool has tags. A

@@ -247,14 +247,6 @@ impl HolderTable {
         OtherCall { behind: &self.last.behind, outer }
     }
 
-    /// The page has returned, and no other thread has it yet.
-    #[inline]
-    pub(crate) fn back(&self, page: PageIdx) {
-        if let Some(record) = self.record(page) {
-            record.back();
-        }
-    }
-
     /// Sets or clears the tag of the owner's next allocations.
     pub(crate) fn tag_next(&self, tag: Option<Tag>) {
         self.last.tag.store(tag.map_or(0, |tag| self.tag_id(tag)).into(), Ordering::Relaxed);

@@ -123,10 +123,7 @@ impl Bound {
         check_node(&**pool.provider(), nid)?;
         self.policy(|p| p.nid = nid);
         let _lent = self.lend_idle_cache();
-        let mut pages = Vec::with_capacity(pool.own.cache.count());
-        while let Some(page) = pool.own.cache.pop(self.owner()) {
-            pages.push(page);
-        }
+        let pages: Vec<_> = std::iter::from_fn(|| pool.own.cache.pop(self.owner())).collect();
         pool.own.counts.release.add(pages.len() as u64);
         late::give_back_all(pool, &pages);
         Ok(())

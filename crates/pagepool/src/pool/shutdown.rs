@@ -120,9 +120,7 @@ impl Drop for LastSteps {
 
 /// Empties cache, lanes and ring, and adds the pages whose last fragment was there.
 fn collect(pool: PoolPtr, owner: OwnerProof, returned: &mut Vec<PageIdx>) {
-    while let Some(page) = pool.own.cache.pop(owner) {
-        returned.push(page);
-    }
+    returned.extend(std::iter::from_fn(|| pool.own.cache.pop(owner)));
     if let Some(holders) = &pool.holders {
         returned.extend(std::iter::from_fn(|| holders.idle_cache().pop(owner)));
     }

@@ -73,9 +73,7 @@ impl PoolPtr {
     #[cold]
     #[inline(never)]
     fn split_parts_returned(self, page: PageIdx, left: u32, n: u32) -> bool {
-        if let Some(holders) = &self.holders {
-            holders.record(page).inspect(|record| record.frags_returned(n));
-        }
+        self.holder_record(page).inspect(|record| record.frags_returned(n));
         if left == 0 {
             let meta = self.page_meta(page);
             meta.frags.store(0, Ordering::Relaxed);
@@ -158,34 +156,29 @@ impl PoolPtr {
 
     #[cold]
     fn note_returned_slow(self, frags: &[u32]) {
-        if let Some(holders) = &self.holders {
-            for page in frags.iter().map(|&page| PageIdx(page)) {
-                holders.record(page).inspect(|record| record.frags_wait(1));
-            }
-        }
+        let records = frags.iter().filter_map(|&page| self.holder_record(PageIdx(page)));
+        records.for_each(|record| record.frags_wait(1));
     }
 
     /// Records that the owner (after the end: the holder of the return lock) collects `n` fragments, and
     /// counts them next.
     #[inline(always)]
     pub(crate) fn note_collected(self, page: PageIdx, n: u32) {
-        if let Some(holders) = &self.holders {
-            holders.record(page).inspect(|record| record.frags_wait(-(n as i32)));
-        }
+        self.holder_record(page).inspect(|record| record.frags_wait(-(n as i32)));
     }
 
     /// Shows observers that `n` more fragments are out, of a page that the owner opens or splits. From now on
     /// `frags` is below 0, and `parts` above: each return on the owner's thread takes the slow path, which
     /// records it.
     pub(crate) fn note_more_out(self, page: PageIdx, n: u32) {
-        let Some(holders) = &self.holders else { return };
+        let Some(record) = self.holder_record(page) else { return };
         let meta = self.page_meta(page);
         let frags = meta.frags.load(Ordering::Relaxed);
         if frags as i32 >= 0 {
             meta.frags.store(frags.wrapping_sub(SLOW_PATH_BIAS), Ordering::Relaxed);
             meta.parts.fetch_add(SLOW_PATH_BIAS, Ordering::Relaxed);
         }
-        holders.record(page).inspect(|record| record.frags_out(n));
+        record.frags_out(n);
     }
 
     /// Returns fragments (at least one, given by their pages) through the ring. Any thread.
