@@ -15,9 +15,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::mem::page::PageIdx;
 use crate::recycle::message::{Message, MessageQueue};
 use crate::stats::Counter;
-#[cfg(loom)]
-use crate::sys::sync::OneAtATime;
-use crate::sys::sync::{AtomicU32, Ordering, Padded, publish};
+use crate::sys::sync::{AtomicU32, OneAtATime, Ordering, Padded, publish};
 
 /// The largest number of slots, as in Linux; more is clamped.
 pub(crate) const MAX_RING: usize = 16384;
@@ -36,7 +34,6 @@ struct RingConsumer {
     pages: Counter,
     /// Messages of fragments that were taken.
     frags: Counter,
-    #[cfg(loom)]
     watch: OneAtATime,
 }
 
@@ -123,7 +120,6 @@ impl MessageQueue for ReturnRing {
     /// For the owner, or the thread that ends the pool.
     #[inline]
     fn pop(&self) -> Option<Message> {
-        #[cfg(loom)]
         self.consumer.watch.touch();
         let at = self.next();
         let slot = self.slots.get(at)?;
@@ -138,7 +134,6 @@ impl MessageQueue for ReturnRing {
 
     #[inline]
     fn take_pages(&self, space: &mut [u32]) -> usize {
-        #[cfg(loom)]
         self.consumer.watch.touch();
         let (mut at, mut taken) = (self.next(), 0);
         // First up to the end of the array, then from its start.

@@ -19,7 +19,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
 use crate::error::Error;
-use crate::sys::sync::{AtomicU32, AtomicU64, Ordering, Padded};
+use crate::sys::sync::{AtomicU32, AtomicU64, OneAtATime, Ordering, Padded};
 use crate::sys::table::Table;
 
 /// Bits of the head that name a slot; the others count changes.
@@ -44,8 +44,7 @@ pub(crate) struct SlabSlot<T> {
     next: AtomicU32,
     block: UnsafeCell<MaybeUninit<T>>,
     /// Fails the model if two threads use the block at once, or unordered.
-    #[cfg(loom)]
-    watch: crate::sys::sync::OneAtATime,
+    watch: OneAtATime,
 }
 
 // SAFETY: zero is an atomic integer, and any bytes are an uninitialised block.
@@ -128,17 +127,17 @@ impl<T> Slab<T> {
     /// The block's address, for the thread that took it. All zeroes before its first use.
     #[inline(always)]
     pub fn block(&self, slot: u32) -> *mut T {
-        #[cfg(loom)]
-        self.slots[slot as usize].watch.touch();
-        self.slots[slot as usize].block.get().cast()
+        let slot = &self.slots[slot as usize];
+        slot.watch.touch();
+        slot.block.get().cast()
     }
 
     /// The block's address, while several threads only read it.
     #[inline(always)]
     pub fn shared_block(&self, slot: u32) -> *const T {
-        #[cfg(loom)]
-        self.slots[slot as usize].watch.look();
-        self.slots[slot as usize].block.get().cast()
+        let slot = &self.slots[slot as usize];
+        slot.watch.look();
+        slot.block.get().cast()
     }
 }
 

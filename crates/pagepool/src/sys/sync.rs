@@ -327,12 +327,37 @@ impl<T> Lock<T> {
     }
 }
 
+/// For models: checks that one thread at a time touches what this stands beside, each ordered after the
+/// last. Otherwise it is nothing.
+#[derive(Debug, Default)]
+pub(crate) struct OneAtATime(#[cfg(loom)] loom::cell::UnsafeCell<()>);
+
+// SAFETY: it holds no data; loom fails the model if two threads touch it unordered.
+#[cfg(loom)]
+unsafe impl Sync for OneAtATime {}
+
+impl OneAtATime {
+    /// Fails the model unless every earlier touch, by any thread, happened before this one.
+    #[inline(always)]
+    pub(crate) fn touch(&self) {
+        #[cfg(loom)]
+        self.0.with_mut(|_| ());
+    }
+
+    /// Fails the model unless every earlier [`touch`](Self::touch) happened before this. Threads may look at
+    /// once.
+    #[inline(always)]
+    pub(crate) fn look(&self) {
+        #[cfg(loom)]
+        self.0.with(|_| ());
+    }
+}
+
 /// A cell that only the holder of the owner half touches (I2). Loom checks every access for a data race.
 #[derive(Debug)]
 pub(crate) struct OwnerCell<T> {
     value: std::cell::UnsafeCell<T>,
-    #[cfg(loom)]
-    watch: loom::cell::UnsafeCell<()>,
+    watch: OneAtATime,
 }
 
 // SAFETY: I2. A shared reference gives only a raw pointer; only the holder of the owner half follows it.
@@ -340,44 +365,15 @@ unsafe impl<T: Send> Sync for OwnerCell<T> {}
 
 impl<T> OwnerCell<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self {
-            value: std::cell::UnsafeCell::new(value),
-            #[cfg(loom)]
-            watch: loom::cell::UnsafeCell::new(()),
-        }
+        Self { value: std::cell::UnsafeCell::new(value), watch: OneAtATime::default() }
     }
 
     /// The value's address, which only the holder of the owner half may follow. No reference made from it
     /// may live across a callback.
     #[inline(always)]
     pub(crate) fn get(&self) -> *mut T {
-        #[cfg(loom)]
-        self.watch.with_mut(|_| ());
+        self.watch.touch();
         self.value.get()
-    }
-}
-
-/// For models: checks that one thread at a time touches what this stands beside, each ordered after the
-/// last.
-#[cfg(loom)]
-#[derive(Debug, Default)]
-pub(crate) struct OneAtATime(loom::cell::UnsafeCell<()>);
-
-// SAFETY: it holds no data; loom fails the model if two threads touch it unordered.
-#[cfg(loom)]
-unsafe impl Sync for OneAtATime {}
-
-#[cfg(loom)]
-impl OneAtATime {
-    /// Fails the model unless every earlier touch, by any thread, happened before this one.
-    pub(crate) fn touch(&self) {
-        self.0.with_mut(|_| ());
-    }
-
-    /// Fails the model unless every earlier [`touch`](Self::touch) happened before this. Threads may look at
-    /// once.
-    pub(crate) fn look(&self) {
-        self.0.with(|_| ());
     }
 }
 
@@ -386,8 +382,7 @@ impl OneAtATime {
 #[derive(Debug)]
 pub struct LastCell<T> {
     value: std::cell::UnsafeCell<Option<T>>,
-    #[cfg(loom)]
-    watch: loom::cell::UnsafeCell<()>,
+    watch: OneAtATime,
 }
 
 // SAFETY: shared reads are of a `T: Sync`; the contract of `take` makes the one take exclusive.
@@ -396,11 +391,7 @@ unsafe impl<T: Send + Sync> Sync for LastCell<T> {}
 impl<T> LastCell<T> {
     /// Creates a cell with a value.
     pub fn new(value: T) -> Self {
-        Self {
-            value: std::cell::UnsafeCell::new(Some(value)),
-            #[cfg(loom)]
-            watch: loom::cell::UnsafeCell::new(()),
-        }
+        Self { value: std::cell::UnsafeCell::new(Some(value)), watch: OneAtATime::default() }
     }
 
     /// Reads the value.
@@ -409,8 +400,7 @@ impl<T> LastCell<T> {
     /// [`take`](Self::take) has not happened, and cannot happen while the reference lives.
     #[inline(always)]
     pub unsafe fn read(&self) -> &T {
-        #[cfg(loom)]
-        self.watch.with(|_| ());
+        self.watch.look();
         // SAFETY: nothing takes the value while this reference lives, by the caller's promise, and nothing
         // writes it.
         let value = unsafe { &*self.value.get() };
@@ -422,8 +412,7 @@ impl<T> LastCell<T> {
     /// # Safety
     /// Nothing else reads or takes it, now or later, and no reference from [`read`](Self::read) lives.
     pub unsafe fn take(&self) -> Option<T> {
-        #[cfg(loom)]
-        self.watch.with_mut(|_| ());
+        self.watch.touch();
         // SAFETY: exclusive by the caller's promise.
         unsafe { &mut *self.value.get() }.take()
     }
