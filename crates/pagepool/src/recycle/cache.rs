@@ -85,34 +85,27 @@ impl Cache {
     /// Pushes a page if a store suffices and there is room; else `false`.
     #[inline(always)]
     pub(crate) fn push_fast(&self, _owner: OwnerProof, page: PageIdx) -> bool {
-        self.push_below(self.limit, page)
+        self.push_below(self.limit, page, || true)
     }
 
     /// Pushes a page if a store suffices, there is room, and `may` agrees, which must not run a callback;
     /// else `false`.
     #[inline(always)]
     pub(crate) fn push_fast_if(&self, _owner: OwnerProof, page: PageIdx, may: impl FnOnce() -> bool) -> bool {
-        let at = self.count();
-        if at >= self.limit || !may() {
-            return false;
-        }
-        // SAFETY: I2; `at` is below the limit, which is at most the capacity.
-        unsafe { self.entry(at).write(page.0) };
-        self.count.store(self.count() + 1, Relaxed); // read again, see `pop`
-        true
+        self.push_below(self.limit, page, may)
     }
 
     /// Pushes a page if there is room; else `false`.
     #[inline]
     pub(crate) fn push(&self, _owner: OwnerProof, page: PageIdx) -> bool {
-        self.push_below(self.capacity, page)
+        self.push_below(self.capacity, page, || true)
     }
 
     /// Requires an [`OwnerProof`] and a `limit` of at most the capacity.
     #[inline(always)]
-    fn push_below(&self, limit: usize, page: PageIdx) -> bool {
+    fn push_below(&self, limit: usize, page: PageIdx, may: impl FnOnce() -> bool) -> bool {
         let at = self.count();
-        if at >= limit {
+        if at >= limit || !may() {
             return false;
         }
         // SAFETY: I2; `at` is below the limit, which is at most the capacity.

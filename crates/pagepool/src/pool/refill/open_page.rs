@@ -26,7 +26,7 @@ impl Bound {
             }
             return false; // a size that fits: open_recorded() is next
         }
-        self.open(Self::page_to_cut)
+        self.open(|bound| Some(bound.alloc_page()?.into_parts().1))
     }
 
     /// Opens a page to cut: `page_to_cut` provides it if the last one has fragments out.
@@ -39,6 +39,7 @@ impl Bound {
             pool.own.counts.alloc_fast.add(1);
             page
         } else if let Some(page) = page_to_cut(self) {
+            pool.sync_split_page(page); // all of it: fragments may begin before packets do
             page
         } else {
             return false;
@@ -105,14 +106,6 @@ impl Bound {
             let meta = pool.page_meta(page);
             meta.frags.load(Ordering::Relaxed).wrapping_add(meta.parts.load(Ordering::Relaxed))
         })
-    }
-
-    /// Allocates a whole page to cut, and syncs all of it: fragments may begin before packets do.
-    fn page_to_cut(&self) -> Option<PageIdx> {
-        let pool = self.ptr();
-        let (_, page, _) = self.alloc_page()?.into_parts();
-        pool.sync_split_page(page);
-        Some(page)
     }
 
     /// Collects the fragments at the heads of busy lanes, and of one other lane, to find pages whose

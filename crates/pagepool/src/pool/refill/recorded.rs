@@ -41,13 +41,6 @@ impl Bound {
         self.alloc_missed()
     }
 
-    /// Allocates a page to cut (see [`page_to_cut`](Self::page_to_cut)); the caller records it.
-    fn page_to_cut_unrecorded(&self) -> Option<PageIdx> {
-        let page = self.alloc_unrecorded()?;
-        self.ptr().sync_split_page(page);
-        Some(page)
-    }
-
     /// Opens a page for fragments of `size` in a pool with holders, where [`open_next`](Self::open_next) does
     /// not. Returns whether it did.
     #[cold]
@@ -57,7 +50,7 @@ impl Bound {
         let pool = self.ptr();
         let fits = size.wrapping_sub(1) < pool.geometry.page_size();
         let Some(holders) = self.core().holders.as_ref().filter(|_| fits) else { return false };
-        if !self.open(Self::page_to_cut_unrecorded) {
+        if !self.open(Self::alloc_unrecorded) {
             return false;
         }
         // SAFETY: I2; no callback runs while the borrow lives.

@@ -19,15 +19,6 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 /// Restores the state when dropped.
 struct CancelState(c_int);
 
-impl CancelState {
-    fn disable() -> Self {
-        let mut old = 0;
-        // SAFETY: the state is one of the two that exist; the old one is stored in our variable.
-        unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut old) };
-        Self(old)
-    }
-}
-
 impl Drop for CancelState {
     fn drop(&mut self) {
         let mut old = 0;
@@ -41,6 +32,8 @@ impl Drop for CancelState {
 /// do not survive that.
 #[inline]
 pub fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
-    let _state = CancelState::disable();
+    let mut old = CancelState(0);
+    // SAFETY: the state is one of the two that exist; the old one is stored in our variable.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut old.0) };
     call()
 }
