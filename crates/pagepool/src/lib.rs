@@ -147,7 +147,7 @@ pub use pool::alloc_addr::CachedAddrs;
 pub use pool::bound::Bound;
 pub use pool::bound::waiting::Waiting;
 pub use pool::deferred_queue::{DeferredUser, InUse};
-pub use pool::ffi::{CacheHead, fence_all_threads, fences_are_free, lasting_zeroes};
+pub use pool::ffi::{CacheHead, lasting_zeroes};
 pub use pool::params::{Holders, OnBusy, PoolParams};
 pub use pool::pool_ref::PoolRef;
 pub use pool::shutdown::{Shutdown, ShutdownReport};
@@ -161,6 +161,6 @@ pub use remedy::remedy;
 pub use stats::{DeferredStats, Inflight, Stats};
 pub use sys::call::uncancelled::uncancelled;
 pub use sys::published_entry::{PublishedEntry, check_entry, publish_entry};
-pub use sys::sync::Backoff;
+pub use sys::sync::{Backoff, fences_are_free, heavy_fence as fence_all_threads};
 #[cfg(not(loom))]
 pub use sys::thread_end::EndHook;

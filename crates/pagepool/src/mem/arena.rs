@@ -469,9 +469,8 @@ impl Arena {
 
     /// Records once why the arena cannot grow; every failing allocation comes here.
     fn note_that_it_is_fixed(&self) {
-        let is_noted =
-            |report: &PlacementReport| matches!(report.last_error.as_deref(), Some(Error::Fixed { .. }));
-        if !is_noted(&self.report.lock()) {
+        let is_noted = matches!(self.report.lock().last_error.as_deref(), Some(Error::Fixed { .. }));
+        if !is_noted {
             // Before the report's lock: a domain called under the area's lock may call `description`.
             let error = self.area.growth_allowed().err();
             self.report.lock().last_error = error.map(Arc::new);

@@ -225,27 +225,3 @@ pub fn lasting_zeroes(bytes: usize) -> Result<NonNull<u8>, Error> {
         Error::of_call("mmap", || format!("no memory for {bytes} bytes: use fewer, or raise RLIMIT_AS"));
     Mapped::zeroes(bytes).map(Mapped::leak).map_err(refused)
 }
-
-/// Whether [`fence_all_threads`] works here: the other side of its pair may then be a compiler fence. Known
-/// once per pool exists. If the kernel refuses `membarrier`, the other side needs a full fence or another
-/// protocol.
-///
-/// ```
-/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-/// # let _pool = Pool::new(PoolParams::default(), arena)?;
-/// if pagepool::fences_are_free() {
-///     pagepool::fence_all_threads();
-/// }
-/// # Ok::<(), pagepool::Error>(())
-/// ```
-pub fn fences_are_free() -> bool {
-    crate::sys::sync::fences_are_free()
-}
-
-/// A full fence on every running thread of this process; about 1,600 cycles. If one thread does `store A;
-/// compiler fence; load B` and another `store B; fence_all_threads; load A`, at least one sees the other's
-/// store.
-pub fn fence_all_threads() {
-    crate::sys::sync::heavy_fence();
-}

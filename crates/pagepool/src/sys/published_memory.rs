@@ -83,13 +83,13 @@ impl PublishedMemory {
                         only once";
             return Err(Error::Busy { what: what.into() });
         }
-        Ok(PublishClaim { used: false })
+        Ok(PublishClaim(()))
     }
 
     /// Maps a new file, writes its header, and calls `shown`, which makes it visible to other processes.
     /// From then on places are in the file.
     pub(crate) fn publish<R>(
-        mut claim: PublishClaim,
+        claim: PublishClaim,
         file: &File,
         name: &str,
         schema: &[SchemaRow],
@@ -112,7 +112,7 @@ impl PublishedMemory {
         at_fork(prepare, in_parent, in_child)
             .map_err(Error::of_call("pthread_atfork", || "free memory".into()))?;
         let shown = shown()?; // the file is complete; the last step that may fail
-        claim.used = true;
+        std::mem::forget(claim);
         let memory = Box::leak(Box::new(memory));
         PUBLISHED.store(memory, Ordering::Release); // pairs with current()
         fence(Ordering::SeqCst); // pairs with that of UnseenPool::new()
@@ -341,15 +341,11 @@ impl Drop for UnseenPool {
 
 /// The right to publish; returned when dropped unused.
 #[derive(Debug)]
-pub(crate) struct PublishClaim {
-    used: bool,
-}
+pub(crate) struct PublishClaim(());
 
 impl Drop for PublishClaim {
     fn drop(&mut self) {
-        if !self.used {
-            TAKEN.store(false, Ordering::Relaxed);
-        }
+        TAKEN.store(false, Ordering::Relaxed);
     }
 }
 

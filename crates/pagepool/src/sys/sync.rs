@@ -48,9 +48,11 @@ pub(crate) fn free_fence() {
     modelled_fence();
 }
 
-/// The fence of code that runs once per pool or starvation. Pairs with [`light_fence`].
+/// A full fence on every running thread of this process; about 1,600 cycles. If one thread does `store A;
+/// compiler fence; load B` and another `store B; fence_all_threads; load A`, at least one sees the other's
+/// store.
 #[cold]
-pub(crate) fn heavy_fence() {
+pub fn heavy_fence() {
     #[cfg(not(loom))]
     {
         #[cfg(test)]
@@ -89,9 +91,21 @@ const EXPEDITED: u8 = 1;
 #[cfg(not(loom))]
 const SEQ_CST: u8 = 2;
 
-/// Whether the light fence costs nothing; known as soon as a pool exists.
+/// Whether [`fence_all_threads`](heavy_fence) works here: the other side of its pair may then be a compiler
+/// fence. Known once a pool exists. If the kernel refuses `membarrier`, the other side needs a full fence
+/// or another protocol.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// # let _pool = Pool::new(PoolParams::default(), arena)?;
+/// if pagepool::fences_are_free() {
+///     pagepool::fence_all_threads();
+/// }
+/// # Ok::<(), pagepool::Error>(())
+/// ```
 #[inline(always)]
-pub(crate) fn fences_are_free() -> bool {
+pub fn fences_are_free() -> bool {
     #[cfg(not(loom))]
     return FENCES.load(Ordering::Relaxed) == EXPEDITED;
     #[cfg(loom)]
