@@ -100,7 +100,7 @@ impl CallPlace {
 }
 
 /// What the owner's allocations cache. Relaxed: only the owner uses it (I2).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct LastAllocations {
     number: PlainU64,
     tag: PlainU64,
@@ -109,8 +109,6 @@ struct LastAllocations {
     thread: PlainU64,
     /// The return address of the current call from outside Rust code, or 0.
     behind: PlainU64,
-    /// Addresses of sites, and their ids: [`KNOWN_SITES`]. A site is at its place or a few after it.
-    sites: Box<[(PlainU64, PlainU64); KNOWN_SITES]>,
 }
 
 /// Twice the number of rows, to find a place for most sites.
@@ -148,6 +146,8 @@ pub(crate) struct HolderTable {
     stacks: Placed<[StackRow]>,
     recorded: Recorded,
     last: LastAllocations,
+    /// Like `last`: addresses of sites, and their ids. A site is at its place or a few after it.
+    last_sites: Box<[(PlainU64, PlainU64); KNOWN_SITES]>,
     last_tags: LastTags,
     /// Whether the owner's slow path has the idle pages in the pool's own cache.
     idle_cache_is_lent: PlainBool,
@@ -173,30 +173,19 @@ impl HolderTable {
             last_ms: PlainU64::new(coarse_ms()),
             idle_cache: Cache::new(cache, false),
         };
-        let zero = || PlainU64::new(0);
-        let last = LastAllocations {
-            number: zero(),
-            tag: zero(),
-            token: zero(),
-            thread: zero(),
-            behind: zero(),
-            sites: on_heap(|| (zero(), zero())),
-        };
-        let last_tags = on_heap(|| PlainU32::new(0));
-        let (head, names) = (Placed::new(head), UnseenLock::new(KnownTexts::default()));
-        let idle_cache_is_lent = PlainBool::new(false);
         Self {
-            head,
+            head: Placed::new(head),
             records,
             sites,
             tags,
             threads,
             stacks,
             recorded,
-            last,
-            last_tags,
-            idle_cache_is_lent,
-            names,
+            last: LastAllocations::default(),
+            last_sites: on_heap(),
+            last_tags: on_heap(),
+            idle_cache_is_lent: PlainBool::new(false),
+            names: UnseenLock::new(KnownTexts::default()),
         }
     }
 
@@ -295,7 +284,7 @@ impl HolderTable {
     /// The id of a site, usually found at its place.
     fn site(&self, at: CallPlace) -> u16 {
         let address = at.address();
-        let (known, id) = &self.last.sites[address / 8 % KNOWN_SITES];
+        let (known, id) = &self.last_sites[address / 8 % KNOWN_SITES];
         if known.load(Ordering::Relaxed) == address as u64 {
             return id.load(Ordering::Relaxed) as u16;
         }
@@ -307,7 +296,7 @@ impl HolderTable {
     #[inline(never)]
     fn look_for_site(&self, at: CallPlace, address: usize) -> u16 {
         for place in (0..LOOKS).map(|step| (address / 8 + step) % KNOWN_SITES) {
-            let (known, id) = &self.last.sites[place];
+            let (known, id) = &self.last_sites[place];
             match known.load(Ordering::Relaxed) as usize {
                 seen if seen == address => return id.load(Ordering::Relaxed) as u16,
                 0 => {
@@ -472,8 +461,8 @@ impl HolderNames for HolderTable {
 }
 
 /// An array made on the heap: a stack may be too small for it.
-fn on_heap<T, const N: usize>(make: impl FnMut() -> T) -> Box<[T; N]> {
-    let all: Box<[T]> = std::iter::repeat_with(make).take(N).collect();
+fn on_heap<T: Default, const N: usize>() -> Box<[T; N]> {
+    let all: Box<[T]> = std::iter::repeat_with(T::default).take(N).collect();
     all.try_into().unwrap_or_else(|_| unreachable!("there are N"))
 }
 
