@@ -259,7 +259,8 @@ impl Area {
     pub(crate) fn region(&self, number: usize) -> Region {
         let offset = (number as u64) << self.region_shift;
         let len_bytes = (self.len_bytes - offset).min(1 << self.region_shift);
-        Region::new(offset, len_bytes, self.base().map(|b| b + offset as usize), self.id)
+        let cpu_addr = self.base().map(|base| base + offset as usize);
+        Region { offset, len_bytes, cpu_addr, area: self.id }
     }
 
     /// The node of a page. One load if pages differ, else none.

@@ -57,17 +57,13 @@ impl fmt::Display for DeviceAddr {
 /// ```
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    offset: u64,
-    len_bytes: u64,
-    cpu_addr: Option<usize>,
-    area: u64,
+    pub(crate) offset: u64,
+    pub(crate) len_bytes: u64,
+    pub(crate) cpu_addr: Option<usize>,
+    pub(crate) area: u64,
 }
 
 impl Region {
-    pub(crate) fn new(offset: u64, len_bytes: u64, cpu_addr: Option<usize>, area: u64) -> Self {
-        Self { offset, len_bytes, cpu_addr, area }
-    }
-
     /// The first byte's offset in the area.
     pub fn offset(&self) -> u64 {
         self.offset

@@ -6,9 +6,9 @@
 //! Trust  only published files, and empty ones that were being made, are removed.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -64,16 +64,9 @@ pub(crate) fn leads_to(path: &Path, file: &File) -> bool {
 
 /// The last sign in a published file; 0 for one that was being made, `None` for anything else.
 fn last_sign(path: &Path, file: &File) -> Option<u64> {
-    let mut header = [0; size_of::<Header>()];
-    let mut len = 0;
-    while len < header.len() {
-        match file.read_at(&mut header[len..], len as u64) {
-            Ok(0) => break,
-            Ok(more) => len += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-    }
+    let mut header = Vec::new();
+    file.take(size_of::<Header>() as u64).read_to_end(&mut header).ok()?;
+    header.resize(size_of::<Header>(), 0);
     let at = offset_of!(Header, last_sign_ns);
     let last_sign: [u8; 8] = std::array::from_fn(|byte| header[at + byte]);
     // The magic is written last. The rest may be there without it until observers see the name.
