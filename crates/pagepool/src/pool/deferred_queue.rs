@@ -114,7 +114,9 @@ impl<T> Deferred<T> {
     }
 }
 
-const _: () = assert!(size_of::<Deferred<PageBuf>>() == 32, "the module's head and defer_capacity say so");
+type Queued = Deferred<PageBuf>;
+
+const _: () = assert!(size_of::<Queued>() == 32, "the module's head and defer_capacity say so");
 const _: () = assert!(size_of::<Deferred<PageRef>>() == 40, "defer_capacity says so");
 
 /// A registered user's state.
@@ -133,7 +135,7 @@ impl UserSlot {
 }
 
 struct DeferredState {
-    queued: VecDeque<Deferred<PageBuf>>,
+    queued: VecDeque<Queued>,
     released: VecDeque<Deferred<PageRef>>,
     /// A round clones the `Arc`, to run users without a borrow.
     users: Arc<Users>,
@@ -372,10 +374,7 @@ impl<'a> PollRound<'a> {
     }
 
     /// Takes a buffer out and drops it, which may run callbacks.
-    fn return_queued(
-        &self,
-        take: impl FnOnce(&mut VecDeque<Deferred<PageBuf>>) -> Option<Deferred<PageBuf>>,
-    ) {
+    fn return_queued(&self, take: impl FnOnce(&mut VecDeque<Queued>) -> Option<Queued>) {
         let mut state = self.state().borrow_mut();
         let Some(Deferred { memory: buffer, user, .. }) = take(&mut state.queued) else { return };
         state.slots[user].pending -= 1;

@@ -424,8 +424,7 @@ impl SharedFile {
             return Err(io::ErrorKind::NotFound.into());
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        let Mapped { len, .. } = self.mapping;
-        map(self.mapping.addr(), len, READ_WRITE, flags, Some(self.file()), 0).map(drop)
+        map(self.mapping.addr(), self.mapping.len, READ_WRITE, flags, Some(self.file()), 0).map(drop)
     }
 }
 
