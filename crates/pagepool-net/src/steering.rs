@@ -1,24 +1,20 @@
 //! Selects packets for an XDP program: an expression over their headers.
 //!
 //! What   `parser` reads a [`Match`] from text into a tree (`expression`). `xsk/bpf/steer` translates the
-//!        tree to BPF instructions. `evaluation` decides the same in this process, from bytes read by
-//!        `headers`, for tests and users. `flow_rules` makes rules for a card's hardware that take these
-//!        packets, or more. `text` names a part in errors.
+//!        tree to BPF instructions. `holds` decides the same in this process, from bytes read by `headers`,
+//!        for tests and users. `flow_rules` makes rules for a card's hardware that take these packets, or
+//!        more.
 //! Who    any thread, when programs are loaded; never per packet.
 
-mod evaluation;
 mod expression;
 mod flow_rules;
 mod headers;
 mod parser;
-mod text;
 
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use expression::{
-    Direction, ETHER_IP, ETHER_IP6, Expression, ICMP6, ND_TYPES, Prefix, TAG_TYPES, Test,
-};
+pub(crate) use expression::{Comparison, ETHER_IP, ETHER_IP6, Expression, Fact, ICMP6, TAG_TYPES};
 pub(crate) use headers::{EXTENSIONS, Extension, Headers, MOST_EXTENSIONS, WITH_PORTS};
 use pagepool::Error;
 
@@ -82,7 +78,8 @@ impl Match {
     /// Whether a packet with these bytes in its first buffer goes to a socket. The XDP program decides
     /// equally. For tests of an expression; see the type for an example.
     pub fn matches(&self, frame: &[u8]) -> bool {
-        self.expression.holds(&Headers::read(frame))
+        let headers = Headers::read(frame);
+        self.expression.holds(&|fact| headers.fact(fact))
     }
 
     pub(crate) fn expression(&self) -> &Expression {
@@ -93,7 +90,7 @@ impl Match {
 impl Default for Match {
     /// Selects every packet.
     fn default() -> Self {
-        Self { text: "all".into(), expression: Expression::All }
+        Self { text: "all".into(), expression: Expression::Always(true) }
     }
 }
 

@@ -5,8 +5,10 @@
 //!        may take more packets than its alternative, because the XDP program checks each packet: rules
 //!        ignore `not`.
 
+use std::collections::BTreeMap;
+
 use super::Match;
-use super::expression::{ETHER_IP, ETHER_IP6, Expression, Test, address_of};
+use super::expression::{Comparison, ETHER_IP, ETHER_IP6, Expression, Fact, address_of};
 use super::headers::WITH_PORTS;
 use crate::error::parameter;
 use pagepool::Error;
@@ -14,8 +16,9 @@ use pagepool::Error;
 /// The most rules of a match. igb has 16, other cards thousands.
 const MOST: usize = 64;
 /// The protocols with ports, and their flow names in `ethtool -N`.
-const TRANSPORTS: [(u8, &str); 3] = [(6, "tcp"), (17, "udp"), (132, "sctp")];
+const TRANSPORTS: [(u32, &str); 3] = [(6, "tcp"), (17, "udp"), (132, "sctp")];
 const VLAN_ID: u16 = 0x0fff;
+const SIDES: [&str; 2] = ["src", "dst"];
 
 impl Match {
     /// Makes rules for a card's hardware that take the packets of the match, and maybe more: parts with `not`
@@ -37,8 +40,8 @@ impl Match {
     /// ```
     pub fn flow_rules(&self) -> Result<Vec<String>, Error> {
         let mut rules = Vec::new();
-        for flow in self.flows(self.expression())? {
-            if flow.is_any() {
+        for flow in self.flows(self.expression(), &self.text)? {
+            if flow.facts.is_empty() {
                 let part = if flow.left.is_empty() { "all".into() } else { flow.left.join(" and ") };
                 return Err(self.unsayable(&part));
             }
@@ -61,20 +64,24 @@ impl Match {
         }
     }
 
-    /// The alternatives of a part of this match, without contradictory ones.
-    fn flows(&self, part: &Expression) -> Result<Vec<Alternative>, Error> {
+    /// The alternatives of a part of this match, which has this text, without contradictory ones.
+    fn flows(&self, part: &Expression, text: &str) -> Result<Vec<Alternative>, Error> {
         Ok(match part {
-            Expression::All => vec![Alternative::default()],
-            Expression::Not(_) => {
-                vec![Alternative { left: vec![part.to_string()], ..Alternative::default() }]
-            }
-            Expression::Test(test) => {
-                Alternative::new(test).ok_or_else(|| self.unsayable(&test.to_string()))?
+            Expression::Always(true) => vec![Alternative::default()],
+            Expression::Always(false) => Vec::new(),
+            Expression::Named(text, part) => self.flows(part, text)?,
+            Expression::Not(_) => vec![Alternative { left: vec![text.into()], ..Alternative::default() }],
+            Expression::If(comparison) => {
+                vec![Alternative::new(comparison).ok_or_else(|| self.unsayable(text))?]
             }
             Expression::Or(parts) => {
                 let mut all = Vec::new();
                 for part in parts {
-                    all.extend(self.flows(part)?);
+                    for flow in self.flows(part, text)? {
+                        if !all.contains(&flow) {
+                            all.push(flow);
+                        }
+                    }
                     self.not_too_many(&all)?;
                 }
                 all
@@ -82,7 +89,7 @@ impl Match {
             Expression::And(parts) => {
                 let mut all = vec![Alternative::default()];
                 for part in parts {
-                    let more = self.flows(part)?;
+                    let more = self.flows(part, text)?;
                     all = all.iter().flat_map(|one| more.iter().filter_map(|other| one.and(other))).collect();
                     self.not_too_many(&all)?;
                 }
@@ -109,83 +116,68 @@ impl Match {
 }
 
 /// The header fields of the packets of an alternative.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Alternative {
-    ether_type: Option<u16>,
-    vlan: Option<u16>,
-    protocol: Option<u8>,
-    /// Source and destination, each with its mask.
-    addresses: [(u128, u128); 2],
-    ports: [Option<u16>; 2],
+    /// Each with its mask. The family is an EtherType, and a VLAN ID that of the outer tag.
+    facts: BTreeMap<Fact, (u32, u32)>,
     /// The parts that no rule can express.
     left: Vec<String>,
 }
 
 impl Alternative {
-    /// The alternatives of a test; `None` if no rule can express it.
-    fn new(test: &Test) -> Option<Vec<Self>> {
-        let flow = Self::default();
-        let sides = |side: &super::Direction, one: &dyn Fn(usize) -> Self| {
-            side.places().iter().map(|&at| one(at)).collect::<Vec<_>>()
+    /// The packets for which a comparison is true; `None` if no rule can express it.
+    fn new(&Comparison { fact, mask, first, last }: &Comparison) -> Option<Self> {
+        let (fact, value) = match fact {
+            _ if first != last => return None,
+            Fact::Fragment | Fact::Icmp6 => return None,
+            Fact::Family => (Fact::EtherType, u32::from(if first == 4 { ETHER_IP } else { ETHER_IP6 })),
+            Fact::Tag(_) => (Fact::Tag(0), first),
+            fact => (fact, first),
         };
-        Some(match test {
-            Test::EtherType(ether_type) => vec![Self { ether_type: Some(*ether_type), ..flow }],
-            Test::Vlan(id) => vec![Self { vlan: Some(*id), ..flow }],
-            Test::Protocol(protocol) => vec![Self { protocol: Some(*protocol), ..flow }],
-            Test::Ports(side, ports) if ports.start() == ports.end() => sides(side, &|at| {
-                let mut flow = flow.clone();
-                flow.ports[at] = Some(*ports.start());
-                flow
-            }),
-            Test::Addresses(side, prefix) => sides(side, &|at| {
-                let mut flow = flow.clone();
-                flow.addresses[at] = prefix.bits();
-                flow.ether_type = Some(if prefix.address.is_ipv4() { ETHER_IP } else { ETHER_IP6 });
-                flow
-            }),
-            Test::Tagged | Test::NeighbourDiscovery | Test::Fragment | Test::Ports(..) => return None,
-        })
-    }
-
-    fn is_any(&self) -> bool {
-        self.ether_type.or(self.vlan).is_none()
-            && self.protocol.is_none()
-            && self.ports == [None; 2]
-            && !self.has_addresses()
-    }
-
-    fn has_addresses(&self) -> bool {
-        self.addresses.iter().any(|(_, mask)| *mask != 0)
+        Some(Self { facts: BTreeMap::from([(fact, (value, mask))]), left: Vec::new() })
     }
 
     /// The packets in both; `None` if there are none.
     fn and(&self, other: &Self) -> Option<Self> {
-        Some(Self {
-            ether_type: same(self.ether_type, other.ether_type)?,
-            vlan: same(self.vlan, other.vlan)?,
-            protocol: same(self.protocol, other.protocol)?,
-            addresses: [
-                narrower(self.addresses[0], other.addresses[0])?,
-                narrower(self.addresses[1], other.addresses[1])?,
-            ],
-            ports: [same(self.ports[0], other.ports[0])?, same(self.ports[1], other.ports[1])?],
-            left: [&*self.left, &other.left].concat(),
-        })
+        let mut both = self.clone();
+        for (&fact, &(value, mask)) in &other.facts {
+            let there = both.facts.entry(fact).or_default();
+            if (there.0 ^ value) & there.1 & mask != 0 {
+                return None;
+            }
+            *there = (there.0 | value, there.1 | mask);
+        }
+        both.left.extend_from_slice(&other.left);
+        Some(both)
+    }
+
+    fn value(&self, fact: Fact) -> Option<u32> {
+        self.facts.get(&fact).map(|(value, _)| *value)
+    }
+
+    /// An address and its mask.
+    fn address(&self, is_v6: bool, side: usize) -> (u128, u128) {
+        let words = (0..if is_v6 { 4 } else { 1 })
+            .map(|part| self.facts.get(&Fact::Address(side, part)).copied().unwrap_or_default());
+        words.fold((0, 0), |all, word| (all.0 << 32 | u128::from(word.0), all.1 << 32 | u128::from(word.1)))
     }
 
     /// The rules that take these packets, and whether each is for IPv6; none if there are no such packets.
     fn rules(&self) -> Vec<(bool, String)> {
-        let has_ports = self.ports != [None; 2];
-        if self.protocol.is_none() && !has_ports && !self.has_addresses() {
-            let of_type = self.ether_type.map(|of| format!(" proto {of:#06x}")).unwrap_or_default();
+        let has = |any: fn(&Fact) -> bool| self.facts.keys().any(any);
+        let has_ports = has(|fact| matches!(fact, Fact::Port(_)));
+        let (ether_type, protocol) = (self.value(Fact::EtherType), self.value(Fact::Protocol));
+        if protocol.is_none() && !has_ports && !has(|fact| matches!(fact, Fact::Address(..))) {
+            let of_type = ether_type.map(|of| format!(" proto {of:#06x}")).unwrap_or_default();
             return vec![(false, format!("flow-type ether{of_type}{}", self.vlan_text()))];
         }
-        let protocols: Vec<Option<u8>> = match (has_ports, self.protocol) {
-            (true, None) => WITH_PORTS.map(Some).to_vec(),
-            (true, Some(other)) if !WITH_PORTS.contains(&other) => Vec::new(),
+        let with_ports = WITH_PORTS.map(u32::from);
+        let protocols: Vec<Option<u32>> = match (has_ports, protocol) {
+            (true, None) => with_ports.map(Some).to_vec(),
+            (true, Some(other)) if !with_ports.contains(&other) => Vec::new(),
             (_, protocol) => vec![protocol],
         };
-        let may_be = |ether_type| self.ether_type.is_none_or(|of| of == ether_type);
+        let may_be = |of: u16| ether_type.is_none_or(|ether_type| ether_type == u32::from(of));
         let of = |protocol| {
             let rule = |is_v6| (is_v6, self.ip_rule(is_v6, protocol));
             [may_be(ETHER_IP).then(|| rule(false)), may_be(ETHER_IP6).then(|| rule(true))]
@@ -194,11 +186,12 @@ impl Alternative {
     }
 
     /// A rule in the syntax of `ethtool -N`, whose masks set the bits to ignore.
-    fn ip_rule(&self, is_v6: bool, protocol: Option<u8>) -> String {
+    fn ip_rule(&self, is_v6: bool, protocol: Option<u32>) -> String {
         let of_ports = TRANSPORTS.iter().find(|row| Some(row.0) == protocol).map(|row| row.1);
         let all = if is_v6 { u128::MAX } else { u32::MAX.into() };
         let mut rule = format!("flow-type {}{}", of_ports.unwrap_or("ip"), if is_v6 { 6 } else { 4 });
-        for (side, (address, mask)) in ["src", "dst"].iter().zip(self.addresses) {
+        for (at, side) in SIDES.iter().enumerate() {
+            let (address, mask) = self.address(is_v6, at);
             if mask != 0 {
                 rule += &format!(" {side}-ip {}", address_of(!is_v6, address));
             }
@@ -206,8 +199,8 @@ impl Alternative {
                 rule += &format!(" m {}", address_of(!is_v6, all & !mask));
             }
         }
-        for (side, port) in ["src", "dst"].iter().zip(self.ports) {
-            port.iter().for_each(|port| rule += &format!(" {side}-port {port}"));
+        for (at, side) in SIDES.iter().enumerate() {
+            self.value(Fact::Port(at)).iter().for_each(|port| rule += &format!(" {side}-port {port}"));
         }
         let other = protocol.filter(|_| of_ports.is_none());
         other.iter().for_each(|protocol| rule += &format!(" l4proto {protocol}"));
@@ -215,22 +208,8 @@ impl Alternative {
     }
 
     fn vlan_text(&self) -> String {
-        self.vlan.map(|id| format!(" vlan {id:#x} m {:#x}", !VLAN_ID)).unwrap_or_default()
+        self.value(Fact::Tag(0)).map(|id| format!(" vlan {id:#x} m {:#x}", !VLAN_ID)).unwrap_or_default()
     }
-}
-
-/// The value that both require; `None` if they require different ones.
-fn same<T: Copy + PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
-    match (one, other) {
-        (Some(a), Some(b)) if a != b => None,
-        _ => Some(one.or(other)),
-    }
-}
-
-/// The longer of two prefixes; `None` if the shorter does not contain it.
-fn narrower(one: (u128, u128), other: (u128, u128)) -> Option<(u128, u128)> {
-    let (short, long) = if one.1 <= other.1 { (one, other) } else { (other, one) };
-    (long.0 & short.1 == short.0).then_some(long)
 }
 
 #[cfg(test)]
@@ -280,9 +259,9 @@ mod tests {
             ("vlan and udp", "without \"vlan\""),
             ("nd", "without \"nd\""),
             ("udp and fragment", "without \"fragment\""),
-            ("udp dst portrange 1-2", "without \"dst portrange 1-2\""),
-            ("not (arp or icmp)", "without \"not (ethertype 0x0806 or (ethertype 0x0800 and proto 1))\""),
-            ("udp or not tcp", "without \"not proto 6\""),
+            ("udp dst portrange 1-2", "without \"udp dst portrange 1-2\""),
+            ("not (arp or icmp)", "without \"not (arp or icmp)\""),
+            ("udp or not tcp", "without \"not tcp\""),
             ("tcp and udp", "one that a packet can match"),
             ("proto 47 and port 1", "one that a packet can match"),
             ("ip and host fd00::1", "one that a packet can match"),

@@ -1,7 +1,7 @@
 //! Reads the headers that expressions test from a packet's bytes. The XDP program reads them equally; tests
 //! compare the two.
 
-use super::expression::{ETHER_IP, ETHER_IP6, ICMP6, TAG_TYPES};
+use super::expression::{ETHER_IP, ETHER_IP6, Fact, ICMP6, TAG_TYPES};
 
 /// VLAN tags that are skipped.
 const MOST_TAGS: usize = 2;
@@ -35,8 +35,8 @@ pub(crate) const WITH_PORTS: [u8; 3] = [6, 17, 132]; // TCP, UDP, SCTP
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Headers {
     /// IDs of tags.
-    pub(super) tags: [Option<u16>; MOST_TAGS],
-    pub(super) ether_type: Option<u16>,
+    tags: [Option<u16>; MOST_TAGS],
+    ether_type: Option<u16>,
     /// Source and destination.
     pub(crate) v4: Option<[u32; 2]>,
     pub(crate) v6: Option<[u128; 2]>,
@@ -44,8 +44,8 @@ pub(crate) struct Headers {
     pub(crate) is_fragment: bool,
     /// Offsets of the IP header and its payload; `None` for fragments after the first.
     pub(crate) places: Option<[usize; 2]>,
-    pub(super) ports: Option<[u16; 2]>,
-    pub(super) icmp6_type: Option<u8>,
+    ports: Option<[u16; 2]>,
+    icmp6_type: Option<u8>,
 }
 
 fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
@@ -70,6 +70,23 @@ impl Headers {
             this.transport(frame, at, protocol);
         }
         this
+    }
+
+    /// The value of a field, if the packet has it.
+    pub(super) fn fact(&self, fact: Fact) -> Option<u32> {
+        match fact {
+            Fact::EtherType => self.ether_type.map(u32::from),
+            Fact::Tag(which) => self.tags[which].map(u32::from),
+            Fact::Family => self.v4.map(|_| 4).or(self.v6.map(|_| 6)),
+            Fact::Protocol => self.protocol.map(u32::from),
+            Fact::Fragment => Some(self.is_fragment.into()),
+            Fact::Port(side) => self.ports.map(|ports| ports[side].into()),
+            Fact::Icmp6 => self.icmp6_type.map(u32::from),
+            Fact::Address(side, part) => {
+                let word = |all: [u128; 2]| (all[side] >> (96 - 32 * part)) as u32;
+                self.v4.map(|all| all[side]).or(self.v6.map(word))
+            }
+        }
     }
 
     /// Reads the tags and the EtherType. Like the next functions, it returns the offset behind them.

@@ -1,11 +1,10 @@
 //! Parses an expression.
 
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 
 use pagepool::Error;
 
-use super::expression::{Direction, ETHER_IP, ETHER_IP6, Expression, ICMP6, Prefix, Test, address_of};
+use super::expression::{ETHER_IP, ETHER_IP6, Expression, Fact, ICMP6, Prefix, address_of};
 use crate::error::parameter;
 
 /// The most parts of an expression: jumps can span its program, and the kernel's verifier accepts it.
@@ -97,12 +96,18 @@ impl<'a> Parser<'a> {
         parameter("match", format!("{:?}, with {found}", self.text), format!("one with {must_be} there"))
     }
 
+    /// The text from this word to the last one that was taken.
+    fn text_from(&self, start: usize) -> &'a str {
+        let (end, last) = self.words[self.next - 1];
+        &self.text[self.words[start].0..end + last.len()]
+    }
+
     /// Alternatives of parts that must all be true.
     fn expression(&mut self) -> Parsed {
         let (mut any, mut all) = (Vec::new(), vec![self.factor()?]);
         loop {
             if self.take(&["or", "||"]) {
-                any.push(one_or(std::mem::take(&mut all), Expression::And));
+                any.push(Expression::joined(std::mem::take(&mut all), true));
                 all.push(self.factor()?);
             } else if self.peek().is_some_and(|word| ["and", "&&"].contains(&word)) {
                 if !any.is_empty() {
@@ -113,8 +118,8 @@ impl<'a> Parser<'a> {
                 self.next += 1;
                 all.push(self.factor()?);
             } else {
-                any.push(one_or(all, Expression::And));
-                return Ok(one_or(any, Expression::Or));
+                any.push(Expression::joined(all, true));
+                return Ok(Expression::joined(any, false));
             }
         }
     }
@@ -124,8 +129,9 @@ impl<'a> Parser<'a> {
             return Err(self.refuse(&format!("at most {DEEPEST} nested `not` and parentheses")));
         }
         self.depth += 1;
+        let start = self.next;
         let factor = if self.take(&["not", "!"]) {
-            Expression::Not(Box::new(self.factor()?))
+            self.factor()?.negated().named(self.text_from(start))
         } else if self.take(&["("]) {
             let inner = self.expression()?;
             if !self.take(&[")"]) {
@@ -133,7 +139,7 @@ impl<'a> Parser<'a> {
             }
             inner
         } else {
-            self.part()?
+            self.part()?.named(self.text_from(start))
         };
         self.depth -= 1;
         Ok(factor)
@@ -150,7 +156,7 @@ impl<'a> Parser<'a> {
         }
         self.next += 1;
         Ok(match word {
-            "all" => Expression::All,
+            "all" => Expression::Always(true),
             "ethertype" => self.ether_type()?,
             "ether" if self.take(&["proto"]) => self.ether_type()?,
             "ether" => return Err(self.refuse("proto")),
@@ -158,12 +164,19 @@ impl<'a> Parser<'a> {
             "ip" => self.qualified(of_type(ETHER_IP), &["proto", "host", "net", "port", "portrange"])?,
             "ip6" => self.qualified(of_type(ETHER_IP6), &["proto", "host", "net", "port", "portrange"])?,
             "tcp" | "udp" | "sctp" => self.qualified(of_protocol(word), &["port", "portrange"])?,
-            "icmp" => Expression::And(vec![of_type(ETHER_IP), of_protocol(word)]),
-            "icmp6" => Expression::And(vec![of_type(ETHER_IP6), of_protocol(word)]),
+            "icmp" => Expression::joined([of_type(ETHER_IP), of_protocol(word)], true),
+            "icmp6" => Expression::joined([of_type(ETHER_IP6), of_protocol(word)], true),
             "proto" => self.protocol()?,
             "vlan" => self.vlan()?,
-            "nd" => Expression::Test(Test::NeighbourDiscovery),
-            "fragment" => Expression::Test(Test::Fragment),
+            "nd" => Expression::joined(
+                [
+                    Expression::equal(Fact::Family, 6u32),
+                    Expression::equal(Fact::Protocol, ICMP6),
+                    Expression::within(Fact::Icmp6, 133, 137), // RFC 4861
+                ],
+                true,
+            ),
+            "fragment" => Expression::equal(Fact::Fragment, 1u32),
             _ => {
                 self.next -= 1;
                 return Err(self.refuse(&format!("one of {KNOWN}")));
@@ -187,7 +200,7 @@ impl<'a> Parser<'a> {
                 return Err(self.refuse(&one_of(allowed.iter().filter(|word| **word != "proto"))));
             }
         };
-        Ok(Expression::And(vec![of, more]))
+        Ok(Expression::joined([of, more], true))
     }
 
     fn ether_type(&mut self) -> Parsed {
@@ -200,39 +213,44 @@ impl<'a> Parser<'a> {
     fn protocol(&mut self) -> Parsed {
         let read = |word: &str| protocol(word).or_else(|| number(word).and_then(|n| u8::try_from(n).ok()));
         let must_be = format!("a protocol from 0 to 255, {}", one_of(PROTOCOLS.iter().map(|(name, _)| name)));
-        self.read(&must_be, read).map(|protocol| Expression::Test(Test::Protocol(protocol)))
+        self.read(&must_be, read).map(|protocol| Expression::equal(Fact::Protocol, protocol))
     }
 
     fn vlan(&mut self) -> Parsed {
         if !self.peek().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
-            return Ok(Expression::Test(Test::Tagged));
+            return Ok(Expression::within(Fact::Tag(0), 0, 0xfff));
         }
         let id = self.read("a VLAN ID from 0 to 4095", |word| number(word).filter(|id| *id < 4096))?;
-        Ok(Expression::Test(Test::Vlan(id)))
+        Ok(Expression::joined((0..2).map(|which| Expression::equal(Fact::Tag(which), id)), false))
     }
 
     /// An address, a prefix, a port or a range of ports, of one side or either.
     fn endpoint(&mut self) -> Parsed {
-        let side = match self.peek() {
-            Some("src") => Direction::Source,
-            Some("dst") => Direction::Destination,
-            _ => Direction::Either,
+        let sides: &[usize] = match self.peek() {
+            Some("src") => &[0],
+            Some("dst") => &[1],
+            _ => &[0, 1],
         };
-        self.next += usize::from(side != Direction::Either);
+        self.next += usize::from(sides.len() == 1);
         let word = self.peek().unwrap_or("");
         self.next += 1;
-        Ok(Expression::Test(match word {
+        let ports = |(first, last)| {
+            let within = |&side: &usize| Expression::within(Fact::Port(side), first, last);
+            Expression::joined(sides.iter().map(within), false)
+        };
+        Ok(match word {
             "host" => {
-                Test::Addresses(side, self.read("an IPv4 or IPv6 address: names are not looked up", host)?)
+                let host = self.read("an IPv4 or IPv6 address: names are not looked up", host)?;
+                Expression::addresses(sides, &host)
             }
-            "net" => Test::Addresses(side, self.net()?),
-            "port" => Test::Ports(side, self.read("a port from 0 to 65535", number).map(|port| port..=port)?),
-            "portrange" => Test::Ports(side, self.read("a range of ports such as 5000-5999", range)?),
+            "net" => Expression::addresses(sides, &self.net()?),
+            "port" => ports(self.read("a port from 0 to 65535", number).map(|port| (port, port))?),
+            "portrange" => ports(self.read("a range of ports such as 5000-5999", range)?),
             _ => {
                 self.next -= 1;
                 return Err(self.refuse("host, net, port or portrange"));
             }
-        }))
+        })
     }
 
     fn net(&mut self) -> Result<Prefix, Error> {
@@ -245,19 +263,14 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The only part, or all joined.
-fn one_or(mut parts: Vec<Expression>, join: impl FnOnce(Vec<Expression>) -> Expression) -> Expression {
-    if parts.len() == 1 { parts.remove(0) } else { join(parts) }
-}
-
 fn of_type(ether_type: u16) -> Expression {
-    Expression::Test(Test::EtherType(ether_type))
+    Expression::equal(Fact::EtherType, ether_type)
 }
 
 /// The protocol of this name, which must be in the table.
 fn of_protocol(name: &str) -> Expression {
     let number = protocol(name).unwrap_or_else(|| unreachable!("{name} is in the table"));
-    Expression::Test(Test::Protocol(number))
+    Expression::equal(Fact::Protocol, number)
 }
 
 fn protocol(name: &str) -> Option<u8> {
@@ -272,10 +285,10 @@ fn number(word: &str) -> Option<u16> {
     word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u16::from_str_radix(hex, 16).ok())
 }
 
-fn range(word: &str) -> Option<RangeInclusive<u16>> {
+fn range(word: &str) -> Option<(u16, u16)> {
     let (first, last) = word.split_once('-')?;
     let (first, last) = (number(first)?, number(last)?);
-    (first <= last).then_some(first..=last)
+    (first <= last).then_some((first, last))
 }
 
 fn host(word: &str) -> Option<Prefix> {

@@ -3,7 +3,6 @@
 mod assembler;
 mod btf;
 mod chain;
-mod decision;
 pub(super) mod egress_watch;
 #[cfg(any(test, feature = "testing"))]
 pub(super) mod loaded_match;

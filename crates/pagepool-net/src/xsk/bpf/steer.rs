@@ -21,11 +21,11 @@ use super::assembler::{
     JUMP, LOAD_BYTE, LOAD_HALF, LOAD_WORD, SHIFT_LEFT_IMM, SHIFT_RIGHT_IMM, STORE_WORD, STORE_WORD_IMM, copy,
     op, set,
 };
-use super::decision::{Comparison, Decision, Fact};
 use super::program::{STACK, pass};
 use super::rx_metadata::DATA;
 use crate::steering::{
-    ETHER_IP, ETHER_IP6, EXTENSIONS, Extension, ICMP6, MOST_EXTENSIONS, Match, TAG_TYPES, WITH_PORTS,
+    Comparison, ETHER_IP, ETHER_IP6, EXTENSIONS, Expression, Extension, Fact, ICMP6, MOST_EXTENSIONS, Match,
+    TAG_TYPES, WITH_PORTS,
 };
 use crate::sys::bpf::Insn;
 
@@ -34,29 +34,48 @@ const UNKNOWN: i32 = -1;
 /// An offset in `struct xdp_md`.
 const DATA_END: i16 = 4;
 const LONGEST_EXTENSION: i32 = 8 * 256;
+/// The stack word for no fact.
+const SCRATCH: usize = 7;
 
 /// The program of an expression. `taken` handles a packet that matches: it gets the context in r1, and ends
 /// the program.
 pub(in crate::xsk) fn steer(by: &Match, taken: &[Insn]) -> Vec<Insn> {
-    let decision = Decision::new(by.expression());
-    match decision {
-        Decision::Always(true) => return taken.to_vec(),
-        Decision::Always(false) => return pass().to_vec(),
+    match by.expression() {
+        Expression::Always(true) => return taken.to_vec(),
+        Expression::Always(false) => return pass().to_vec(),
         _ => {}
     }
     let mut used = Vec::new();
-    decision.words(&mut used);
+    by.expression().facts(&mut used);
     used.sort();
     used.dedup();
     let mut program = SteerProgram { code: Code::default(), labels: 0, used };
     program.headers();
     let passed = program.label();
-    program.decide(&decision, passed, false);
+    program.decide(by.expression(), passed, false);
     program.code.extend([copy(1, 6)]);
     program.code.extend(taken.iter().copied());
     program.code.mark(passed);
     program.code.extend(pass());
     program.code.finish()
+}
+
+/// The offset of a stack word from the frame pointer, never a multiple of eight.
+fn place(word: usize) -> i16 {
+    -4 - 8 * word as i16
+}
+
+fn place_of(fact: Fact) -> i16 {
+    place(match fact {
+        Fact::EtherType => 0,
+        Fact::Tag(which) => 1 + which,
+        Fact::Family => 3,
+        Fact::Protocol => 4,
+        Fact::Fragment => 5,
+        Fact::Icmp6 => 6,
+        Fact::Port(side) => 1 + SCRATCH + side,
+        Fact::Address(side, part) => 3 + SCRATCH + 4 * side + part,
+    })
 }
 
 struct SteerProgram {
@@ -115,13 +134,13 @@ impl SteerProgram {
     /// Stores a register, if the word is compared.
     fn store(&mut self, word: Fact, from: u8) {
         if self.uses(|used| *used == word) {
-            self.code.extend([op(STORE_WORD, STACK, from, word.offset(), 0)]);
+            self.code.extend([op(STORE_WORD, STACK, from, place_of(word), 0)]);
         }
     }
 
     fn store_imm(&mut self, word: Fact, value: i32) {
         if self.uses(|used| *used == word) {
-            self.code.extend([op(STORE_WORD_IMM, STACK, 0, word.offset(), value)]);
+            self.code.extend([op(STORE_WORD_IMM, STACK, 0, place_of(word), value)]);
         }
     }
 
@@ -235,7 +254,7 @@ impl SteerProgram {
         }
         self.code.mark(skip);
         // Through the stack: all kinds are then one to the verifier.
-        let scratch = Fact::Scratch.offset();
+        let scratch = place(SCRATCH);
         self.code.extend([op(STORE_WORD, STACK, 2, scratch, 0), op(LOAD_WORD, 2, STACK, scratch, 0)]);
         self.code.jump(done, op(IF_ABOVE_IMM, 2, 0, 0, LONGEST_EXTENSION));
         self.code.extend([op(ADD, 7, 2, 0, 0)]);
@@ -276,19 +295,20 @@ impl SteerProgram {
         }
     }
 
-    /// Jumps if the decision is `when`; otherwise continues behind.
-    fn decide(&mut self, decision: &Decision, to: u32, when: bool) {
-        match decision {
-            Decision::Always(_) => unreachable!("a decision that is certain has no parts, and is no part"),
-            Decision::If(comparison) => self.compare(comparison, to, when),
-            Decision::Not(part) => self.decide(part, to, !when),
-            Decision::And(parts) => self.join(parts, to, when, false),
-            Decision::Or(parts) => self.join(parts, to, when, true),
+    /// Jumps if the expression is `when`; otherwise continues behind.
+    fn decide(&mut self, by: &Expression, to: u32, when: bool) {
+        match by {
+            Expression::Always(_) => unreachable!("what is certain has no parts, and is no part"),
+            Expression::If(comparison) => self.compare(comparison, to, when),
+            Expression::Not(part) => self.decide(part, to, !when),
+            Expression::And(parts) => self.join(parts, to, when, false),
+            Expression::Or(parts) => self.join(parts, to, when, true),
+            Expression::Named(_, part) => self.decide(part, to, when),
         }
     }
 
     /// Decides about parts, of which one that equals `decides` decides all.
-    fn join(&mut self, parts: &[Decision], to: u32, when: bool, decides: bool) {
+    fn join(&mut self, parts: &[Expression], to: u32, when: bool, decides: bool) {
         let behind = self.label();
         let Some((last, parts)) = parts.split_last() else { return };
         let early = if when == decides { to } else { behind };
@@ -297,8 +317,8 @@ impl SteerProgram {
         self.code.mark(behind);
     }
 
-    fn compare(&mut self, &Comparison { word, mask, first, last }: &Comparison, to: u32, when: bool) {
-        self.code.extend([op(LOAD_WORD, 1, STACK, word.offset(), 0)]);
+    fn compare(&mut self, &Comparison { fact, mask, first, last }: &Comparison, to: u32, when: bool) {
+        self.code.extend([op(LOAD_WORD, 1, STACK, place_of(fact), 0)]);
         if mask != u32::MAX {
             self.code.extend([op(AND_IMM_32, 1, 0, 0, mask as i32)]);
         }
