@@ -123,9 +123,7 @@ impl TcpTransfer {
         let (address, listener) = bound.map_err(|error| LinkError::call("bind", at.to_string(), error))?;
         let state = Arc::new(TransferState::default());
         let (ours, theirs) = (state.clone(), state.clone());
-        let receiver = to.spawn("tcp-receive", move || {
-            ours.watch(accept(&listener, &params, &ours).and_then(|stream| receive(stream, &params, &ours)))
-        })?;
+        let receiver = to.spawn("tcp-receive", move || ours.watch(receive(&listener, &params, &ours)))?;
         let mut transfer = Self { state, sender: None, receiver: Some(receiver) };
         transfer.sender =
             Some(from.spawn("tcp-send", move || theirs.watch(send(address, &params, &theirs)))?);
@@ -184,29 +182,23 @@ impl TransferState {
     }
 }
 
-/// The last progress, and its limit.
-struct Patience {
-    moved: Instant,
+/// Repeats a call that waits a slice until it succeeds. `None` if it is over first. Fails after too long.
+fn patiently<T>(
+    what: &'static str,
     limit: Duration,
-}
-
-impl Patience {
-    fn new(limit: Duration) -> Self {
-        Self { moved: Instant::now(), limit }
-    }
-
-    /// `None`: call again. Fails after too long without progress.
-    fn or_late(&mut self, what: &'static str, result: io::Result<usize>) -> Result<Option<usize>, LinkError> {
-        match result {
-            Ok(bytes) => {
-                self.moved = Instant::now();
-                Ok(Some(bytes))
-            }
-            Err(error) if is_slow(&error) && self.moved.elapsed() < self.limit => Ok(None),
-            Err(error) if is_slow(&error) => Err(late(what, self.limit)),
-            Err(error) => Err(LinkError::call(what, ABOUT, error)),
+    is_over: impl Fn() -> bool,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> Result<Option<T>, LinkError> {
+    let start = Instant::now();
+    while !is_over() {
+        match call() {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) if !is_slow(&error) => return Err(LinkError::call(what, ABOUT, error)),
+            Err(_) if start.elapsed() >= limit => return Err(late(what, limit)),
+            Err(_) => {}
         }
     }
+    Ok(None)
 }
 
 fn is_slow(error: &io::Error) -> bool {
@@ -244,17 +236,18 @@ impl Pattern {
 fn send(to: SocketAddr, params: &TcpParams, state: &TransferState) -> Result<TcpStream, LinkError> {
     let stream = connect(to, params)?;
     let pattern = Pattern::new();
-    let (start, mut patience, mut sent) = (Instant::now(), Patience::new(params.patience), 0);
-    // Sends at least once, however late this thread runs.
-    while sent < params.bytes && (sent == 0 || start.elapsed() < params.duration) {
-        if state.stop.load(Ordering::Relaxed) || state.has_failed() {
-            break; // on a failure, the receiver reports why
-        }
+    let (start, mut sent) = (Instant::now(), 0);
+    while sent < params.bytes {
         let left = usize::try_from(params.bytes - sent).unwrap_or(CHUNK);
-        if let Some(bytes) = patience.or_late("send", (&stream).write(pattern.at(sent, left)))? {
-            sent += bytes as u64;
-            state.sent.store(sent, Ordering::Relaxed);
-        }
+        // Sends at least once, however late this thread runs. On a failure, the receiver reports why.
+        let is_over = || {
+            let is_late = sent > 0 && start.elapsed() >= params.duration;
+            is_late || state.stop.load(Ordering::Relaxed) || state.has_failed()
+        };
+        let write = || (&stream).write(pattern.at(sent, left));
+        let Some(bytes) = patiently("send", params.patience, is_over, write)? else { break };
+        sent += bytes as u64;
+        state.sent.store(sent, Ordering::Relaxed);
     }
     let shut = stream.shutdown(Shutdown::Write);
     shut.map_err(|error| LinkError::call("shutdown", ABOUT, error))?;
@@ -273,35 +266,26 @@ fn connect(to: SocketAddr, params: &TcpParams) -> Result<TcpStream, LinkError> {
     })
 }
 
-fn accept(listener: &TcpListener, params: &TcpParams, state: &TransferState) -> Result<TcpStream, LinkError> {
-    let start = Instant::now();
-    while start.elapsed() < params.patience && !state.has_failed() {
-        match listener.accept() {
-            Ok((stream, _)) => return Ok(stream),
-            Err(error) if !is_slow(&error) => return Err(LinkError::call("accept", ABOUT, error)),
-            Err(_) => _ = wait_readable([Some(listener.as_fd())], SLICE),
-        }
-    }
-    Err(late("accept", params.patience))
-}
-
-fn receive(mut stream: TcpStream, params: &TcpParams, state: &TransferState) -> Result<TcpReport, LinkError> {
+fn receive(
+    listener: &TcpListener,
+    params: &TcpParams,
+    state: &TransferState,
+) -> Result<TcpReport, LinkError> {
+    let mut report = TcpReport { sent: 0, received: 0, corrupt_at: None, elapsed: Duration::ZERO };
+    let (limit, is_over) = (params.patience, || state.has_failed());
+    let accept = || {
+        wait_readable([Some(listener.as_fd())], SLICE);
+        listener.accept()
+    };
+    let Some((mut stream, _)) = patiently("accept", limit, is_over, accept)? else { return Ok(report) };
     let limited = stream.set_read_timeout(Some(SLICE));
     limited.map_err(|error| LinkError::call("setsockopt", ABOUT, error))?;
-    let (pattern, mut buffer) = (Pattern::new(), vec![0; CHUNK]);
-    let (start, mut patience) = (Instant::now(), Patience::new(params.patience));
-    let mut report = TcpReport { sent: 0, received: 0, corrupt_at: None, elapsed: Duration::ZERO };
-    while !state.has_failed() {
-        match patience.or_late("receive", stream.read(&mut buffer))? {
-            None => {}
-            Some(0) => break,
-            Some(bytes) => {
-                let differs = differs_at(&buffer[..bytes], pattern.at(report.received, bytes));
-                report.corrupt_at = report.corrupt_at.or(differs.map(|at| report.received + at as u64));
-                report.received += bytes as u64;
-                state.received.store(report.received, Ordering::Relaxed);
-            }
-        }
+    let (start, pattern, mut buffer) = (Instant::now(), Pattern::new(), vec![0; CHUNK]);
+    while let Some(bytes @ 1..) = patiently("receive", limit, is_over, || stream.read(&mut buffer))? {
+        let differs = differs_at(&buffer[..bytes], pattern.at(report.received, bytes));
+        report.corrupt_at = report.corrupt_at.or(differs.map(|at| report.received + at as u64));
+        report.received += bytes as u64;
+        state.received.store(report.received, Ordering::Relaxed);
     }
     report.elapsed = start.elapsed();
     Ok(report)
