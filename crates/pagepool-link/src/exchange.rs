@@ -50,29 +50,30 @@ impl NetlinkSocket {
     ) -> Result<Vec<T>, LinkError> {
         let deadline = Instant::now() + LIMIT;
         for _ in 0..ATTEMPTS {
-            self.sequence = self.sequence.wrapping_add(1);
-            let bytes = request.numbered(self.sequence);
-            sys::netlink::send(self.socket.as_fd(), bytes)
-                .map_err(|error| LinkError::call("send", format!("to {} {}", purpose.0, purpose.1), error))?;
             let mut read = Vec::new();
             let pick = |message: &NetlinkMessage<'_>| {
                 read.extend((message.kind == kind).then(|| parse(message)).transpose()?);
                 Ok(())
             };
-            if !self.collect(purpose, deadline, pick)? {
+            if !self.ask(&mut request, purpose, deadline, pick)? {
                 return Ok(read);
             }
         }
         Err(LinkError::TooMuch { what: "changes of a table while it was read", limit: ATTEMPTS })
     }
 
-    /// Passes the answer's messages to `pick`, up to the last; returns whether the table changed in between.
-    fn collect(
+    /// Sends a request, and passes the answer's messages to `pick`, up to the last. Returns whether the table
+    /// changed in between.
+    pub(crate) fn ask(
         &mut self,
+        request: &mut Request,
         purpose: Purpose<'_>,
         deadline: Instant,
         mut pick: impl FnMut(&NetlinkMessage<'_>) -> Result<(), Malformed>,
     ) -> Result<bool, LinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        sys::netlink::send(self.socket.as_fd(), request.numbered(self.sequence))
+            .map_err(|error| LinkError::call("send", format!("to {} {}", purpose.0, purpose.1), error))?;
         let mut changed = false;
         for _ in 0..DATAGRAMS {
             let len = self.receive(purpose, deadline)?;

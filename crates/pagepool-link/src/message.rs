@@ -3,8 +3,6 @@
 //! All numbers are in the machine's byte order. Parsing is total: any bytes give messages, attributes, or
 //! `Malformed`. Every loop ends, because each step consumes at least a header.
 
-use std::io;
-
 use crate::error::LinkError;
 use crate::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_REQUEST};
 
@@ -19,12 +17,6 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 impl From<Malformed> for LinkError {
     fn from(Malformed(what): Malformed) -> Self {
         Self::Malformed { what }
-    }
-}
-
-impl From<Malformed> for io::Error {
-    fn from(Malformed(what): Malformed) -> Self {
-        Self::new(io::ErrorKind::InvalidData, what)
     }
 }
 

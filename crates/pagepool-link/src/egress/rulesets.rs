@@ -1,71 +1,36 @@
 //! Finds nftables rules at the egress of a link: chains of the family netdev with a hook there. Packets that
 //! the kernel sends pass them; packets of a transmit ring bypass them.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
-use crate::exchange::FinalMessage;
-use crate::message::{Attributes, Malformed, NetlinkMessage, NetlinkMessages, Request, text_bytes, u32_at};
-use crate::sys::{netlink, uapi};
-
-/// Bytes for one datagram; the kernel sends at most 32 KiB at once.
-const DATAGRAM: usize = 32 << 10;
-/// The most datagrams that one call reads: some thousand chains.
-const MOST: usize = 16;
+use crate::error::LinkError;
+use crate::exchange::NetlinkSocket;
+use crate::message::{Attributes, Malformed, NetlinkMessage, Request, text_bytes, u32_at};
+use crate::sys::uapi;
 
 /// The nftables rulesets of a network namespace. Requires `CAP_NET_ADMIN` in it.
 #[derive(Debug)]
 pub struct Rulesets {
-    socket: OwnedFd,
+    socket: NetlinkSocket,
     request: Request,
-    sequence: u32,
-    buffer: Box<[u8]>,
 }
 
 impl Rulesets {
     /// Opens a socket in the calling thread's namespace.
-    pub fn open() -> io::Result<Self> {
-        let chains = Request::new(uapi::NFT_GETCHAIN, uapi::NLM_F_DUMP, &uapi::NFT_NETDEV);
-        let buffer = vec![0; DATAGRAM].into();
-        Ok(Self { socket: netlink::open(uapi::NETLINK_NETFILTER)?, request: chains, sequence: 0, buffer })
+    pub fn open() -> Result<Self, LinkError> {
+        let request = Request::new(uapi::NFT_GETCHAIN, uapi::NLM_F_DUMP, &uapi::NFT_NETDEV);
+        Ok(Self { socket: NetlinkSocket::open(uapi::NETLINK_NETFILTER)?, request })
     }
 
-    /// Whether packets that leave the link with this name pass a chain. Also true if there are too many
-    /// chains to read. Never waits, and allocates nothing.
-    pub fn filter(&mut self, link: &str) -> io::Result<bool> {
-        self.sequence = self.sequence.wrapping_add(1);
-        netlink::send(self.socket.as_fd(), self.request.numbered(self.sequence))?;
-        let mut found = false;
-        for _ in 0..MOST {
-            let (len, is_kernels) = netlink::receive(self.socket.as_fd(), &mut self.buffer)?;
-            if !is_kernels {
-                continue;
-            }
-            let (with, is_last) = read(&self.buffer[..len.min(DATAGRAM)], self.sequence, link.as_bytes())?;
-            found |= with;
-            if is_last {
-                return Ok(found); // before its end, the next request would be refused
-            }
-        }
-        Ok(true)
+    /// Whether packets that leave the link with this name pass a chain. Never waits, and allocates nothing.
+    pub fn filter(&mut self, link: &str) -> Result<bool, LinkError> {
+        let (mut found, asked) = (false, ("list", "the chains of nftables"));
+        self.socket.ask(&mut self.request, asked, Instant::now(), |message| {
+            found |= message.kind == uapi::NFT_NEWCHAIN && is_at_egress(message, link.as_bytes())?;
+            Ok(())
+        })?;
+        Ok(found)
     }
-}
-
-/// Whether a datagram has such a chain, and whether it is the last of the answer.
-fn read(datagram: &[u8], sequence: u32, link: &[u8]) -> io::Result<(bool, bool)> {
-    let mut with = false;
-    for message in NetlinkMessages(datagram) {
-        let message = message?;
-        if message.sequence != sequence {
-            continue; // of an answer that was not read to its end
-        }
-        match FinalMessage::parse(&message)? {
-            None => with |= message.kind == uapi::NFT_NEWCHAIN && is_at_egress(&message, link)?,
-            Some(FinalMessage { errno: 0, .. }) => return Ok((with, true)),
-            Some(end) => return Err(io::Error::from_raw_os_error(end.errno)),
-        }
-    }
-    Ok((with, false))
 }
 
 /// Whether a message is about a chain with a hook at the egress of a link.
@@ -95,7 +60,7 @@ pub(crate) fn is_at_egress(message: &NetlinkMessage<'_>, link: &[u8]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::nested;
+    use crate::message::{NetlinkMessages, nested};
 
     /// A chain at a hook, for one device, or for several names with their kinds.
     fn chain(place: u32, device: Option<&str>, devices: &[(u16, &[u8])]) -> Vec<u8> {
@@ -126,19 +91,8 @@ mod tests {
             (chain(egress, None, &[(2, b"far\0"), (1, b"far")]), false),
             (Request::new(uapi::NFT_NEWCHAIN, 0, &uapi::NFT_NETDEV).numbered(7).to_vec(), false),
         ] {
-            assert_eq!(read(&chain, 7, b"near0").unwrap(), (with, false), "{chain:?}");
-            assert_eq!(read(&chain, 8, b"near0").unwrap(), (false, false), "another answer's");
-            let end = Request::new(uapi::NLMSG_DONE, 0, &[0; 4]).numbered(7).to_vec();
-            assert_eq!(read(&[chain, end].concat(), 7, b"near0").unwrap(), (with, true));
+            let message = NetlinkMessages(&chain).next().unwrap().unwrap();
+            assert_eq!(is_at_egress(&message, b"near0"), Ok(with), "{chain:?}");
         }
-    }
-
-    #[test]
-    fn an_answer_ends_where_the_kernel_says() {
-        let end = |kind, errno: i32| Request::new(kind, 0, &errno.to_ne_bytes()).numbered(7).to_vec();
-        assert_eq!(read(&end(uapi::NLMSG_DONE, 0), 7, b"near0").unwrap(), (false, true));
-        let refused = read(&end(uapi::NLMSG_ERROR, -1), 7, b"near0").unwrap_err();
-        assert_eq!(refused.raw_os_error(), Some(1));
-        assert!(read(&[0; 16], 7, b"near0").is_err(), "a length that cannot be");
     }
 }
