@@ -40,6 +40,7 @@ mod receiver;
 mod sender;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrameBulk};
@@ -226,9 +227,9 @@ impl Device for MemNic {
     fn stats(&self) -> DeviceStats {
         let counts = &self.link.counts;
         DeviceStats {
-            rx_no_buffer: counts.no_buffer.value(),
-            rx_too_long: counts.too_long.value(),
-            faults: counts.faults.value(),
+            rx_no_buffer: counts.no_buffer.load(Ordering::Relaxed),
+            rx_too_long: counts.too_long.load(Ordering::Relaxed),
+            faults: counts.faults.load(Ordering::Relaxed),
             in_rx: self.receiver.held() as u64,
             in_tx: self.sender.held() as u64,
             ..self.stats

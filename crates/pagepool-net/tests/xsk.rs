@@ -649,7 +649,7 @@ fn a_program_falls_back_to_generic_and_says_why() {
         let redirect = Redirect::attach("near0", Attach::Auto, false).expect("generic takes it");
         let (mode, why) = redirect.mode().expect("it is ours");
         assert_eq!(mode, Attach::Generic);
-        assert!(why.is_some_and(|why| why.starts_with("the driver of near0 refused it")), "{why:?}");
+        assert!(why.as_ref().is_some_and(|why| why.starts_with("the driver of near0 refused it")), "{why:?}");
         drop(redirect);
         let refused = Redirect::attach("near0", Attach::Native, false).map(drop).map_err(text).unwrap_err();
         assert!(refused.contains("MTU"), "{refused}");

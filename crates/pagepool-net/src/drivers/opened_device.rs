@@ -55,7 +55,7 @@ impl From<&XskDevice> for SocketInfo {
         let (tx_mode, tx_mode_reason) = device.tx_mode();
         Self {
             attach,
-            attach_reason: attach_reason.flatten().map(str::to_owned),
+            attach_reason: attach_reason.flatten(),
             program_id: redirect.and_then(|redirect| redirect.program_id()),
             zero_copy: device.is_zero_copy(),
             tx_mode,

@@ -25,23 +25,9 @@ pub(super) struct Link {
 /// Counters that the port writes and the driver reports.
 #[derive(Debug, Default)]
 pub(super) struct PortCounts {
-    pub(super) no_buffer: Count,
-    pub(super) too_long: Count,
-    pub(super) faults: Count,
-}
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
-
-impl Count {
-    pub(super) fn add_one(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    pub(super) fn value(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
+    pub(super) no_buffer: AtomicU64,
+    pub(super) too_long: AtomicU64,
+    pub(super) faults: AtomicU64,
 }
 
 impl Link {

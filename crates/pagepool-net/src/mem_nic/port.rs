@@ -9,6 +9,7 @@
 #![expect(unsafe_code)]
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pagepool::MAX_FRAGS;
 use rtrb::{Consumer, Producer};
@@ -155,11 +156,11 @@ impl PortStep<'_> {
             Room::For(1) => wire.write_one(packet),
             Room::For(buffers) => wire.write(packet, buffers),
             Room::NotNow => {
-                wire.link.counts.no_buffer.add_one();
+                wire.link.counts.no_buffer.fetch_add(1, Ordering::Relaxed);
                 false
             }
             Room::Never => {
-                wire.link.counts.too_long.add_one();
+                wire.link.counts.too_long.fetch_add(1, Ordering::Relaxed);
                 false
             }
         }
@@ -267,7 +268,7 @@ impl Wire {
         // is held.
         let written = unsafe { self.memory.device_write(posted.at, bytes) };
         if written.is_err() {
-            self.link.counts.faults.add_one();
+            self.link.counts.faults.fetch_add(1, Ordering::Relaxed);
         }
         let len = if written.is_ok() { bytes.len() as u32 } else { 0 };
         self.produced = true;
@@ -315,7 +316,7 @@ impl Wire {
             // SAFETY: I1, I4. The frame is in the driver's table until its last buffer is completed, which
             // comes later; the gate is held.
             if unsafe { self.memory.device_read(part.at, into) }.is_err() {
-                self.link.counts.faults.add_one();
+                self.link.counts.faults.fetch_add(1, Ordering::Relaxed);
                 return None;
             }
             len += part.len as usize;

@@ -53,32 +53,13 @@ pub(super) struct BpfBatch {
     done: Producer<Mapped, 1>,
     /// The socket's own rings.
     kernel: TxRings,
-    program: Result<OwnedFd, Stopped>,
+    /// The program, or why it no longer runs.
+    program: Result<OwnedFd, String>,
     /// What the ring bypasses. `None` if unknown: nothing goes by the ring.
     watch: Option<EgressWatch>,
     /// Whether the program sent something since the last `hear`.
     has_sent: bool,
     memory: u64,
-}
-
-/// Why the BPF program no longer runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stopped {
-    /// It was called in another network namespace.
-    Elsewhere,
-    /// The kernel refused to run it.
-    Refused(i32),
-}
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Elsewhere => f.write_str("the device was polled in another network namespace"),
-            Self::Refused(number) => {
-                write!(f, "the kernel refused to run the program: {}", io::Error::from_raw_os_error(*number))
-            }
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -256,10 +237,10 @@ impl BpfBatch {
         let mut sent = match result.map(BatchResult::of) {
             Ok(Some(sent)) => sent,
             // the thread stays in the other namespace: stop, instead of a failed call in each round
-            Ok(None) => return self.stop(Stopped::Elsewhere),
-            Err(error) => match error.raw_os_error().unwrap_or(0) {
-                errno::ENOMEM | errno::EINTR | errno::EAGAIN => return false,
-                number => return self.stop(Stopped::Refused(number)),
+            Ok(None) => return self.stop("the device was polled in another network namespace".into()),
+            Err(error) => match error.raw_os_error() {
+                Some(errno::ENOMEM | errno::EINTR | errno::EAGAIN) => return false,
+                _ => return self.stop(format!("the kernel refused to run the program: {error}")),
             },
         };
         // An empty kick shows whether the interface is down; if so, the packet stays. Otherwise its queueing
@@ -274,7 +255,8 @@ impl BpfBatch {
         sent.done > 0
     }
 
-    fn stop(&mut self, why: Stopped) -> bool {
+    #[cold]
+    fn stop(&mut self, why: String) -> bool {
         self.program = Err(why);
         false
     }
@@ -309,8 +291,8 @@ impl BpfBatch {
         pass(&mut self.kernel.done, &mut self.done, n, |entry| entry);
     }
 
-    pub(super) fn stopped(&self) -> Option<Stopped> {
-        self.program.as_ref().err().copied()
+    pub(super) fn stopped(&self) -> Option<&str> {
+        self.program.as_ref().err().map(String::as_str)
     }
 
     /// Entries on the kernel's transmit ring, and on its completion ring.

@@ -325,7 +325,7 @@ impl OpenedInterface {
     pub fn set_attached(&mut self, redirect: &Redirect) {
         if let Some((attach, reason)) = redirect.mode() {
             self.attach = Some(attach.name());
-            self.attach_reason = reason.map(str::to_owned);
+            self.attach_reason = reason;
             self.mode = Attach::mode_name(Some(attach), self.zero_copy == Some(true));
         }
     }

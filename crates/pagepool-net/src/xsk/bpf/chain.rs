@@ -94,11 +94,11 @@ impl Dispatcher {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ChainPlace {
     /// The id of the dispatcher.
     pub(super) id: u32,
-    pub(super) generic: bool,
+    pub(super) mode: XdpMode,
     /// Why it is not in the driver, if that was tried.
     pub(super) why: Option<String>,
 }
@@ -390,7 +390,7 @@ impl XdpChain {
 
 impl ChainPlace {
     fn new(there: AttachedXdp, why: Option<String>) -> Self {
-        Self { id: there.id, generic: there.mode == XdpMode::Generic, why }
+        Self { id: there.id, mode: there.mode, why }
     }
 }
 

@@ -44,29 +44,25 @@ impl EgressWatch {
     /// their way out, except taps.
     pub(in crate::xsk) fn new(index: u32) -> io::Result<(Self, Option<String>)> {
         let changes = LinkChanges::listen(index)?; // before the first look, to miss nothing
-        let (queues, has_filters) = (queues(index), filters(index).unwrap_or(false));
-        let (name, taps, has_queues) = (lookup::name_of(index), Taps::open().ok(), queues.is_some());
-        let (has_taps, looked) = (sees(taps.as_ref(), index), ticks());
-        let mut rulesets = Rulesets::open().ok();
-        let rules = rulesets.as_mut().and_then(|rulesets| rulesets.filter(&name).ok());
-        let has_rules = rules == Some(true);
-        let passed = queues
-            .or_else(|| has_filters.then(|| "traffic control (tc) programs".into()))
-            .or_else(|| has_rules.then(|| "rules of nftables at the egress".into()));
+        let (name, queues) = (lookup::name_of(index), queues(index));
         // Each query to a kernel without nftables makes it search for the module.
-        let rulesets = rulesets.filter(|_| rules.is_some());
-        let this = Self {
+        let answers = |mut rulesets: Rulesets| rulesets.filter(&name).is_ok().then_some(rulesets);
+        let mut this = Self {
             index,
-            name,
             changes,
-            rulesets,
-            taps,
-            has_queues,
-            has_filters,
-            has_rules,
-            has_taps,
-            looked,
+            rulesets: Rulesets::open().ok().and_then(answers),
+            name,
+            taps: Taps::open().ok(),
+            has_queues: queues.is_some(),
+            has_filters: false,
+            has_rules: false,
+            has_taps: false,
+            looked: 0,
         };
+        this.look();
+        let passed = queues
+            .or_else(|| this.has_filters.then(|| "traffic control (tc) programs".into()))
+            .or_else(|| this.has_rules.then(|| "rules of nftables at the egress".into()));
         Ok((this, passed))
     }
 
@@ -101,13 +97,9 @@ impl EgressWatch {
         self.has_filters = filters(self.index).unwrap_or(self.has_filters);
         let rules = self.rulesets.as_mut().and_then(|rulesets| rulesets.filter(&self.name).ok());
         self.has_rules = rules.unwrap_or(self.has_rules);
-        self.has_taps = sees(self.taps.as_ref(), self.index);
+        self.has_taps = self.taps.as_ref().is_some_and(|taps| taps.any_sees(self.index));
         self.hear()
     }
-}
-
-fn sees(taps: Option<&Taps>, index: u32) -> bool {
-    taps.is_some_and(|taps| taps.any_sees(index))
 }
 
 fn queues(index: u32) -> Option<String> {

@@ -51,6 +51,10 @@ pub enum Attach {
 }
 
 impl Attach {
+    pub(in crate::xsk) fn of(mode: XdpMode) -> Self {
+        if mode == XdpMode::Generic { Self::Generic } else { Self::Native }
+    }
+
     fn places(self) -> &'static [XdpMode] {
         match self {
             Self::Auto => &[XdpMode::Native, XdpMode::Generic],
@@ -471,14 +475,12 @@ impl Redirect {
 
     /// Where the attached program runs, and with [`Attach::Auto`] why not in the driver. `None` while none is
     /// attached, and after [`leave`](Self::leave).
-    pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
+    pub fn mode(&self) -> Option<(Attach, Option<String>)> {
         if let Some(member) = &self.member {
-            let place = member.place()?;
-            let mode = if place.generic { Attach::Generic } else { Attach::Native };
-            return Some((mode, place.why.as_deref()));
+            return member.place().map(|place| (Attach::of(place.mode), place.why));
         }
         let attached = self.ours.as_ref().and_then(|ours| ours.attached.get())?;
-        Some((attached.mode, attached.why.as_deref()))
+        Some((attached.mode, attached.why.clone()))
     }
 
     /// Whether our XDP program was attached and no longer is: it was detached (`bpftool link detach`),
@@ -721,7 +723,7 @@ fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Resu
         return Err(busy(interface, Some(there.id)));
     }
     let (named, path) = pin;
-    let mode = if there.mode == XdpMode::Generic { Attach::Generic } else { Attach::Native };
+    let mode = Attach::of(there.mode);
     if how != Attach::Auto && how != mode {
         let path = path.display();
         let must_be = format!(

@@ -1,7 +1,5 @@
 //! The description of a socket for observers.
 
-use pagepool_link::XdpMode;
-
 use crate::device::DeviceDescription;
 use crate::interface::lookup;
 use crate::xsk::bpf::redirect::Attach;
@@ -48,10 +46,7 @@ impl SocketFacts {
 
     /// Notes that the socket is in the map of another owner's program on this interface.
     pub(super) fn is_in_map_of_program_on(&mut self, index: u32) {
-        self.theirs = lookup::xdp_mode_on(index).map(|mode| match mode {
-            XdpMode::Generic => Attach::Generic,
-            XdpMode::Native | XdpMode::Offloaded => Attach::Native,
-        });
+        self.theirs = lookup::xdp_mode_on(index).map(Attach::of);
     }
 
     pub(super) fn describe(
@@ -59,7 +54,7 @@ impl SocketFacts {
         queue: Queue,
         zero_copy: bool,
         tx_mode: TxMode,
-        attach: Option<(Attach, Option<&str>)>,
+        attach: Option<(Attach, Option<String>)>,
     ) -> DeviceDescription {
         let (attach, why) = attach.unzip();
         let attach = attach.or(self.theirs);
@@ -76,7 +71,7 @@ impl SocketFacts {
         ];
         params.extend(self.is_busy_polled.then(|| ("busy_poll", "true".to_owned())));
         params.extend(attach.map(|attach| ("attach", attach.name().to_owned())));
-        params.extend(why.flatten().map(|why| ("attach_reason", why.to_owned())));
+        params.extend(why.flatten().map(|why| ("attach_reason", why)));
         let ifindex = Some(queue.index).filter(|&index| index != 0); // 0: rings without a kernel
         let kind = if ifindex.is_some() { "socket" } else { "nic" };
         DeviceDescription { kind, interface: self.interface.clone(), queue: queue.number, ifindex, params }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagepool::Error;
 use pagepool_link::{LinkInfo, XdpMode, shell_word};
@@ -30,9 +30,6 @@ pub(in crate::xsk::bpf) struct ChainMember {
     index: u32,
     /// Where a chain may begin, in order of preference.
     places: &'static [XdpMode],
-    /// The dispatcher's place in the driver, and before the stack: a chain that begins again may move.
-    native: OnceLock<ChainPlace>,
-    generic: OnceLock<ChainPlace>,
     state: Mutex<MemberState>,
     /// Shows other processes that the member lives.
     _sign: UnixDatagram,
@@ -43,9 +40,7 @@ struct MemberState {
     chain: XdpChain,
     ours: ChainedProgram,
     /// The dispatcher that last ran the program.
-    dispatcher: Option<u32>,
-    /// Whether that is before the stack.
-    is_generic: bool,
+    place: Option<ChainPlace>,
     /// Leaving failed, and the caller has the error.
     is_told: bool,
 }
@@ -73,13 +68,11 @@ impl ChainMember {
             );
             failed("bind", source, remedy)
         })?;
-        let state = MemberState { chain, ours, dispatcher: None, is_generic: false, is_told: false };
+        let state = MemberState { chain, ours, place: None, is_told: false };
         Ok(Self {
             interface: link.name.clone(),
             index: link.index,
             places,
-            native: OnceLock::new(),
-            generic: OnceLock::new(),
             state: Mutex::new(state),
             _sign: sign,
         })
@@ -91,7 +84,7 @@ impl ChainMember {
         if self.is_removed(&mut state) {
             return Err(self.removed(state.ours.id));
         }
-        if state.dispatcher.is_some() {
+        if state.place.is_some() {
             return Ok(());
         }
         let ours = state.ours.clone();
@@ -108,7 +101,7 @@ impl ChainMember {
     /// Exchanges the program, in the chain if it has joined.
     pub(in crate::xsk::bpf) fn exchange(&self, new: ChainedProgram) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.dispatcher.is_some() {
+        if state.place.is_some() {
             self.put(&mut state, new.clone(), |_| false)?;
         }
         state.ours = new;
@@ -119,14 +112,14 @@ impl ChainMember {
     /// as left. An error says that the program stays, and how to remove it.
     pub(in crate::xsk::bpf) fn leave(&self) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.dispatcher.is_none() {
+        if state.place.is_none() {
             return Ok(());
         }
         let id = state.ours.id;
         let left = state.chain.remove(id).map_err(|error| self.stays(id, error));
         state.is_told = left.is_err();
         if left.is_ok() {
-            state.dispatcher = None;
+            state.place = None;
         }
         left
     }
@@ -164,10 +157,8 @@ impl ChainMember {
     }
 
     /// Where the dispatcher runs, while the program is in the chain.
-    pub(in crate::xsk::bpf) fn place(&self) -> Option<&ChainPlace> {
-        let state = self.lock();
-        state.dispatcher?;
-        if state.is_generic { self.generic.get() } else { self.native.get() }
+    pub(in crate::xsk::bpf) fn place(&self) -> Option<ChainPlace> {
+        self.lock().place.clone()
     }
 
     /// Whether another process removed the program from the chain.
@@ -176,16 +167,15 @@ impl ChainMember {
     }
 
     fn is_removed(&self, state: &mut MemberState) -> bool {
-        let Some(seen) = state.dispatcher else { return false };
+        let MemberState { chain, ours, place: Some(place), .. } = state else { return false };
         for _ in 0..LOOKS {
-            let MemberState { chain, ours, .. } = &mut *state;
             let there = match chain.attached() {
                 Ok(Some(there)) => there,
                 Ok(None) => return true,
                 Err(_) => return false, // unknown: the next call may know
             };
-            if there.id == seen || chain.program_ids(there.id).any(|id| id == ours.id) {
-                state.dispatcher = Some(there.id);
+            if there.id == place.id || chain.program_ids(there.id).any(|id| id == ours.id) {
+                place.id = there.id;
                 return false;
             }
             // Another process may just have exchanged the dispatcher and removed the names.
@@ -209,7 +199,7 @@ impl ChainMember {
         new: ChainedProgram,
         drops: impl Fn(&ChainedProgram) -> bool,
     ) -> Result<(), Error> {
-        let (old, joined) = (state.ours.id, state.dispatcher.is_some());
+        let (old, joined) = (state.ours.id, state.place.is_some());
         let mut is_there = true;
         let changed = state.chain.change(self.places, |programs| {
             is_there = !joined || programs.iter().any(|program| program.id == old);
@@ -223,11 +213,10 @@ impl ChainMember {
         if !is_there {
             return Err(self.removed(old));
         }
-        if let Some(place) = changed {
-            state.dispatcher = Some(place.id);
-            state.is_generic = place.generic;
-            let known = if place.generic { &self.generic } else { &self.native };
-            let _ = known.set(place); // the first one says why it is there
+        if let Some(mut place) = changed {
+            let before = state.place.take().filter(|before| before.mode == place.mode);
+            place.why = place.why.or(before.and_then(|before| before.why)); // the first one says why it is there
+            state.place = Some(place);
             state.is_told = false;
         }
         Ok(())
