@@ -183,9 +183,8 @@ fn if_supported<T>(link: &str, answer: io::Result<T>) -> Result<Option<T>, LinkE
 
 /// The bits of the features of these offloads, given all feature names by number.
 fn numbered(names: &[String], of: &[Offload]) -> u128 {
-    let features = of.iter().flat_map(|offload| offload.features());
-    let number = |feature: &&str| names.iter().position(|name| name == feature);
-    features.filter_map(number).fold(0, |bits, number| bits | 1 << number)
+    let is_of = |name: &str| of.iter().any(|offload| offload.has(name));
+    names.iter().enumerate().fold(0, |bits, (number, name)| bits | u128::from(is_of(name)) << number)
 }
 
 fn kept(link: &str, offload: Offload, wanted: bool) -> LinkError {

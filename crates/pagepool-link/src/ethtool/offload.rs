@@ -59,62 +59,40 @@ impl Offload {
     /// Offloads that remove VLAN tags from packets.
     pub(crate) const OF_TAGS: [Self; 4] = [Self::TxVlan, Self::TxOuterVlan, Self::RxVlan, Self::RxOuterVlan];
 
-    /// Its keyword, its name, and the kernel's names of its features.
-    fn row(self) -> (&'static str, &'static str, &'static [&'static str]) {
+    /// Its keyword, its name, and the kernel's names of its features, with `*` for any text, as in ethtool.
+    fn row(self) -> [&'static str; 3] {
         match self {
-            Self::RxChecksum => ("rx", "rx-checksumming", &["rx-checksum"]),
-            Self::TxChecksum => (
-                "tx",
-                "tx-checksumming",
-                &[
-                    "tx-checksum-ipv4",
-                    "tx-checksum-ip-generic",
-                    "tx-checksum-ipv6",
-                    "tx-checksum-fcoe-crc",
-                    "tx-checksum-sctp",
-                ],
-            ),
-            Self::ScatterGather => {
-                ("sg", "scatter-gather", &["tx-scatter-gather", "tx-scatter-gather-fraglist"])
-            }
-            Self::Tso => (
-                "tso",
-                "tcp-segmentation-offload",
-                &[
-                    "tx-tcp-segmentation",
-                    "tx-tcp-ecn-segmentation",
-                    "tx-tcp-mangleid-segmentation",
-                    "tx-tcp6-segmentation",
-                    "tx-tcp-accecn-segmentation",
-                ],
-            ),
-            Self::Gso => ("gso", "generic-segmentation-offload", &["tx-generic-segmentation"]),
-            Self::Gro => ("gro", "generic-receive-offload", &["rx-gro"]),
-            Self::GroHardware => ("rx-gro-hw", "rx-gro-hw", &["rx-gro-hw"]),
-            Self::Lro => ("lro", "large-receive-offload", &["rx-lro"]),
-            Self::TxVlan => ("txvlan", "tx-vlan-offload", &["tx-vlan-hw-insert"]),
-            Self::TxOuterVlan => {
-                ("tx-vlan-stag-hw-insert", "tx-vlan-stag-hw-insert", &["tx-vlan-stag-hw-insert"])
-            }
-            Self::RxVlan => ("rxvlan", "rx-vlan-offload", &["rx-vlan-hw-parse"]),
-            Self::RxOuterVlan => {
-                ("rx-vlan-stag-hw-parse", "rx-vlan-stag-hw-parse", &["rx-vlan-stag-hw-parse"])
-            }
+            Self::RxChecksum => ["rx", "rx-checksumming", "rx-checksum"],
+            Self::TxChecksum => ["tx", "tx-checksumming", "tx-checksum-*"],
+            Self::ScatterGather => ["sg", "scatter-gather", "tx-scatter-gather*"],
+            Self::Tso => ["tso", "tcp-segmentation-offload", "tx-tcp*-segmentation"],
+            Self::Gso => ["gso", "generic-segmentation-offload", "tx-generic-segmentation"],
+            Self::Gro => ["gro", "generic-receive-offload", "rx-gro"],
+            Self::GroHardware => ["rx-gro-hw"; 3],
+            Self::Lro => ["lro", "large-receive-offload", "rx-lro"],
+            Self::TxVlan => ["txvlan", "tx-vlan-offload", "tx-vlan-hw-insert"],
+            Self::TxOuterVlan => ["tx-vlan-stag-hw-insert"; 3],
+            Self::RxVlan => ["rxvlan", "rx-vlan-offload", "rx-vlan-hw-parse"],
+            Self::RxOuterVlan => ["rx-vlan-stag-hw-parse"; 3],
         }
     }
 
     /// Its keyword in `ethtool -K`.
     pub fn keyword(self) -> &'static str {
-        self.row().0
+        self.row()[0]
     }
 
     /// Its name in `ethtool -k`.
     pub fn name(self) -> &'static str {
-        self.row().1
+        self.row()[1]
     }
 
-    pub(crate) fn features(self) -> &'static [&'static str] {
-        self.row().2
+    /// Whether the kernel's feature of this name is part of it.
+    pub(crate) fn has(self, feature: &str) -> bool {
+        let [.., name] = self.row();
+        name.split_once('*').map_or(name == feature, |(begin, end)| {
+            feature.strip_prefix(begin).is_some_and(|rest| rest.ends_with(end))
+        })
     }
 }
 

@@ -320,12 +320,11 @@ fn lost_tags(owner: &OffloadOwner, below: &[LinkInfo]) -> String {
 
 /// How packets arrive because of these offloads.
 fn effects(offloads: &[Offload]) -> String {
-    let any = |of: &[Offload]| offloads.iter().any(|offload| of.contains(offload));
-    let tags = [Offload::TxVlan, Offload::TxOuterVlan, Offload::RxVlan, Offload::RxOuterVlan];
-    let (no_checksums, no_tags) = (any(&[Offload::TxChecksum]), any(&tags));
-    let longer = offloads.iter().any(|of| *of != Offload::TxChecksum && !tags.contains(of));
-    let lacking = [("checksums", no_checksums), ("VLAN tags", no_tags)];
-    let lacking: Vec<_> = lacking.iter().filter(|(_, lacks)| *lacks).map(|(what, _)| *what).collect();
+    let longer = |of: &Offload| *of != Offload::TxChecksum && !Offload::OF_TAGS.contains(of);
+    let lacking = [("checksums", &[Offload::TxChecksum][..]), ("VLAN tags", &Offload::OF_TAGS[..])];
+    let lacks = |(_, of): &&(_, &[Offload])| offloads.iter().any(|offload| of.contains(offload));
+    let (longer, lacking) = (offloads.iter().any(longer), lacking.iter().filter(lacks));
+    let lacking: Vec<_> = lacking.map(|(what, _)| *what).collect();
     match (lacking.join(" and "), longer) {
         (none, _) if none.is_empty() => "longer than the MTU".into(),
         (lacking, true) => format!("without {lacking}, or longer than the MTU"),

@@ -45,16 +45,6 @@ impl Doorbell {
         self.sleeper.sleep();
     }
 
-    /// For the consumer: calls [`sleep`](Self::sleep), and [`awake`](Self::awake) again if there is something
-    /// on the ring. Returns whether the producer will wake it.
-    pub(crate) fn sleep_unless(&self, is_there: impl FnOnce() -> bool) -> bool {
-        let sleeps = self.sleeper.sleep_unless(is_there);
-        if !sleeps {
-            event::take(self.event.as_fd());
-        }
-        sleeps
-    }
-
     /// For the consumer: it woke up, or did not go to sleep.
     pub(crate) fn awake(&self) {
         // First the state, then the signal: in the other order, a ring in between would leave a signal for
@@ -89,15 +79,6 @@ impl Sleeper {
     fn sleep(&self) {
         self.0.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst); // pairs with the fence in is_to_be_woken()
-    }
-
-    fn sleep_unless(&self, is_there: impl FnOnce() -> bool) -> bool {
-        self.sleep();
-        let sleeps = !is_there();
-        if !sleeps {
-            self.awake();
-        }
-        sleeps
     }
 
     fn awake(&self) {
@@ -159,7 +140,8 @@ mod model {
                 producer.1.store(1, Ordering::Release); // onto the ring
                 producer.0.is_to_be_woken()
             });
-            let sleeps = shared.0.sleep_unless(|| shared.1.load(Ordering::Acquire) == 1);
+            shared.0.sleep();
+            let sleeps = shared.1.load(Ordering::Acquire) != 1;
             assert!(producer.join().unwrap() || !sleeps, "asleep, and nothing wakes it");
         });
     }

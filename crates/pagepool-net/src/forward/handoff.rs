@@ -177,14 +177,16 @@ impl HandoffRx {
         if !self.frames.is_empty() {
             return Armed::Ready;
         }
-        let frames = &self.frames;
+        self.bell.sleep();
         // In this order: frames sent before the end are seen after it.
-        self.armed = self.bell.sleep_unless(|| frames.is_abandoned() || !frames.is_empty());
-        match self.armed {
-            true => Armed::Idle { fd: Some(self.bell.event()), waker_fd: None, at_most: Duration::MAX },
-            false if self.frames.is_empty() => Armed::Gone,
-            false => Armed::Ready,
+        let is_abandoned = self.frames.is_abandoned();
+        let is_empty = self.frames.is_empty();
+        self.armed = is_empty && !is_abandoned;
+        if self.armed {
+            return Armed::Idle { fd: Some(self.bell.event()), waker_fd: None, at_most: Duration::MAX };
         }
+        self.bell.awake();
+        if is_empty { Armed::Gone } else { Armed::Ready }
     }
 
     /// Returns the descriptor to sleep on, if there is no frame now. [`awake`](Self::awake) must follow.
