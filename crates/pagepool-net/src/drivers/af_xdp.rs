@@ -20,6 +20,11 @@ use crate::xsk::{
 /// The sockets of all interfaces, over one UMEM.
 type Sockets<T> = Vec<Vec<T>>;
 
+/// Does something to each.
+fn each<T, U>(sockets: Sockets<T>, work: impl Fn(T) -> Result<U, Error>) -> Result<Sockets<U>, Error> {
+    sockets.into_iter().map(|queues| queues.into_iter().map(&work).collect()).collect()
+}
+
 /// Makes the whole arena a UMEM, which must be committed (`commit_all`). Opens the sockets, gives them
 /// buffers, puts them into the maps, and attaches the XDP programs last: an error leaves no trace.
 pub(super) fn open(
@@ -40,8 +45,7 @@ pub(super) fn open(
         XdpProgram::None => pass_all(interfaces, params, &mut opened)?,
     }
     let only_send = matches!(params.af_xdp.program, XdpProgram::None);
-    let described = |device| described(device, only_send);
-    Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
+    each(opened, |device| Ok(described(device, only_send)))
 }
 
 /// Opens the sockets in the requested mode, and gives them buffers.
@@ -65,14 +69,8 @@ fn bind(
     sockets: Sockets<(UnboundSocket, Pool)>,
     params: &OpenParams,
 ) -> Result<Sockets<(XskDevice, Pool)>, Error> {
-    let of_interface = |sockets: Vec<_>| {
-        let bind = |(socket, pool)| XskDevice::bind(socket).map(|device| (device, pool));
-        sockets.into_iter().map(bind).collect::<Result<Vec<_>, _>>()
-    };
-    let bound: Vec<_> = sockets.into_iter().map(of_interface).collect::<Result<_, _>>()?;
-    let of_interface =
-        |bound: Vec<_>| bound.into_iter().map(|(device, pool)| with_buffers(device, pool, params)).collect();
-    bound.into_iter().map(of_interface).collect()
+    let bound = each(sockets, |(socket, pool)| Ok((XskDevice::bind(socket)?, pool)))?;
+    each(bound, |(device, pool)| with_buffers(device, pool, params))
 }
 
 fn make_sockets(

@@ -161,8 +161,13 @@ impl<'a> Parser<'a> {
             "ether" if self.take(&["proto"]) => self.ether_type()?,
             "ether" => return Err(self.refuse("proto")),
             "arp" => of_type(ETHER_ARP),
-            "ip" => self.qualified(of_type(ETHER_IP), &["proto", "host", "net", "port", "portrange"])?,
-            "ip6" => self.qualified(of_type(ETHER_IP6), &["proto", "host", "net", "port", "portrange"])?,
+            "ip" | "ip6" => {
+                let of = of_type(if word == "ip" { ETHER_IP } else { ETHER_IP6 });
+                match self.take(&["proto"]) {
+                    true => Expression::joined([of, self.protocol()?], true),
+                    false => self.qualified(of, &["host", "net", "port", "portrange"])?,
+                }
+            }
             "tcp" | "udp" | "sctp" => self.qualified(of_protocol(word), &["port", "portrange"])?,
             "icmp" => Expression::joined([of_type(ETHER_IP), of_protocol(word)], true),
             "icmp6" => Expression::joined([of_type(ETHER_IP6), of_protocol(word)], true),
@@ -188,30 +193,21 @@ impl<'a> Parser<'a> {
     fn qualified(&mut self, of: Expression, allowed: &[&str]) -> Parsed {
         let at_side = usize::from(self.peek().is_some_and(|word| SIDES.contains(&word)));
         let word = self.words.get(self.next + at_side).map_or("", |&(_, word)| word);
-        let more = match () {
-            () if allowed.contains(&word) && word == "proto" && at_side == 0 => {
-                self.next += 1;
-                self.protocol()?
-            }
-            () if allowed.contains(&word) && word != "proto" => self.endpoint()?,
-            () if at_side == 0 => return Ok(of),
-            () => {
-                self.next += 1;
-                return Err(self.refuse(&one_of(allowed.iter().filter(|word| **word != "proto"))));
-            }
-        };
-        Ok(Expression::joined([of, more], true))
+        if allowed.contains(&word) {
+            return Ok(Expression::joined([of, self.endpoint()?], true));
+        }
+        self.next += at_side;
+        if at_side == 0 { Ok(of) } else { Err(self.refuse(&one_of(allowed.iter()))) }
     }
 
     fn ether_type(&mut self) -> Parsed {
-        let named =
-            |word: &str| ETHER_TYPES.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);
-        let read = |word: &str| named(word).or_else(|| number(word));
+        let read = |word: &str| named(&ETHER_TYPES, word).or_else(|| number(word));
         self.read("an EtherType from 0 to 0xffff, ip, ip6 or arp", read).map(of_type)
     }
 
     fn protocol(&mut self) -> Parsed {
-        let read = |word: &str| protocol(word).or_else(|| number(word).and_then(|n| u8::try_from(n).ok()));
+        let small = |word: &str| number(word).and_then(|number| u8::try_from(number).ok());
+        let read = |word: &str| named(&PROTOCOLS, word).or_else(|| small(word));
         let must_be = format!("a protocol from 0 to 255, {}", one_of(PROTOCOLS.iter().map(|(name, _)| name)));
         self.read(&must_be, read).map(|protocol| Expression::equal(Fact::Protocol, protocol))
     }
@@ -269,12 +265,12 @@ fn of_type(ether_type: u16) -> Expression {
 
 /// The protocol of this name, which must be in the table.
 fn of_protocol(name: &str) -> Expression {
-    let number = protocol(name).unwrap_or_else(|| unreachable!("{name} is in the table"));
+    let number = named(&PROTOCOLS, name).unwrap_or_else(|| unreachable!("{name} is in the table"));
     Expression::equal(Fact::Protocol, number)
 }
 
-fn protocol(name: &str) -> Option<u8> {
-    PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
 /// A decimal number, or a hexadecimal one after `0x`.

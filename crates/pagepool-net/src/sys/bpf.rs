@@ -104,23 +104,13 @@ pub(crate) fn create_scratch(bytes: u32) -> io::Result<OwnedFd> {
 }
 
 fn create_map(map_type: u32, value_size: u32, max_entries: u32, map_flags: u32) -> io::Result<OwnedFd> {
-    #[repr(C)]
-    #[derive(Default)]
-    struct Create {
-        map_type: u32,
-        key_size: u32,
-        value_size: u32,
-        max_entries: u32,
-        map_flags: u32,
-        inner_map_fd: u32,
-        numa_node: u32,
-        name: [u8; 16],
+    let key_size = 4;
+    // Two words for an inner map and a NUMA node, and the name.
+    let mut words = [map_type, key_size, value_size, max_entries, map_flags, 0, 0, 0, 0, 0, 0];
+    for (word, bytes) in words[7..].iter_mut().zip(NAME.as_chunks().0) {
+        *word = u32::from_ne_bytes(*bytes);
     }
-    let (key_size, name) = (4, NAME);
-    make(
-        MAP_CREATE,
-        &Create { map_type, key_size, value_size, max_entries, map_flags, name, ..Create::default() },
-    )
+    make(MAP_CREATE, &words)
 }
 
 #[repr(C)]
