@@ -5,31 +5,18 @@ use std::io;
 use super::capability::{self, ADMIN, Capability, NAMESPACE, OTHER_PROGRAMS, PROGRAM, SOCKET};
 use super::errno;
 
-/// The capabilities that calls require. Other calls require none.
-const REQUIRED: &[(&[&str], &[Capability])] = &[
-    (&["unshare"], NAMESPACE),
-    (&["setns", "bpf(BPF_PROG_GET_FD_BY_ID)"], OTHER_PROGRAMS),
-    (&["socket(AF_XDP)", "socket(AF_PACKET)", "setsockopt(PACKET_MR_PROMISC)"], SOCKET),
-    (&["ioctl(SIOCETHTOOL)", "ioctl"], ADMIN),
-    (CHANGES, ADMIN),
-    (
-        &[
-            "bpf(BPF_LINK_CREATE)",
-            "bpf(BPF_LINK_UPDATE)",
-            "bpf(BPF_MAP_CREATE)",
-            "bpf(BPF_MAP_UPDATE_ELEM)",
-            "bpf(BPF_OBJ_GET)",
-            "bpf(BPF_OBJ_GET_INFO_BY_FD)",
-            "bpf(BPF_OBJ_PIN)",
-            "bpf(BPF_PROG_LOAD)",
-            "bpf(BPF_PROG_RUN)",
-        ],
-        PROGRAM,
-    ),
-];
-
-const CHANGES: &[&str] =
-    &["make", "delete", "turn on", "turn off", "add the address", "exchange the XDP program"];
+/// The capabilities that a call or request requires, if any.
+fn required(call: &str) -> Option<&'static [Capability]> {
+    Some(match call {
+        "unshare" => NAMESPACE,
+        "setns" | "bpf(BPF_PROG_GET_FD_BY_ID)" => OTHER_PROGRAMS,
+        "socket(AF_XDP)" | "socket(AF_PACKET)" | "setsockopt(PACKET_MR_PROMISC)" => SOCKET,
+        "ioctl(SIOCETHTOOL)" | "ioctl" => ADMIN,
+        "make" | "delete" | "turn on" | "turn off" | "add the address" | "exchange the XDP program" => ADMIN,
+        _ if call.starts_with("bpf(") => PROGRAM,
+        _ => return None,
+    })
+}
 
 /// For bpf(2), which a kernel can lack.
 const NO_BPF: &str = "the kernel is built without CONFIG_BPF_SYSCALL, or a seccomp filter blocks bpf";
@@ -40,8 +27,8 @@ pub fn remedy(call: &str, error: &io::Error) -> Option<String> {
         return Some(NO_BPF.into());
     }
     let is_denied = matches!(error.raw_os_error(), Some(errno::EPERM | errno::EACCES));
-    let required = REQUIRED.iter().find(|(calls, _)| is_denied && calls.contains(&call));
-    required.map(|(_, all)| capability::remedy(all)).or_else(|| pagepool::remedy(call, error).map(Into::into))
+    let required = required(call).filter(|_| is_denied);
+    required.map(capability::remedy).or_else(|| pagepool::remedy(call, error).map(Into::into))
 }
 
 #[cfg(test)]
