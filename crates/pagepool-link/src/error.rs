@@ -129,36 +129,26 @@ impl LinkError {
 
 /// The remedy for an errno of a call or netlink request.
 pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
-    let is_row = |(calls, errnos, _): &&(&[&str], &[i32], &str)| {
-        let is_call = calls.is_empty() || calls.contains(&call);
-        is_call && error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
+    let known = match (call, error.raw_os_error().unwrap_or(0)) {
+        ("make", errno::EEXIST) => "the name is taken; delete the old link, or choose another name",
+        ("make", errno::EOPNOTSUPP) => {
+            "this kernel does not support it; for veth, load the module (modprobe veth)"
+        }
+        ("make", errno::ENOMEM | errno::ENOBUFS) => {
+            "the kernel is short of memory; try again with fewer queues"
+        }
+        ("unshare", errno::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
+        (_, errno::EEXIST) => "it already exists; delete the old one first",
+        (_, errno::EOPNOTSUPP) => "this kernel or driver does not support it",
+        (_, errno::ENODEV) => "the link was removed, or is in another network namespace",
+        (_, errno::EBUSY) => "it is in use; stop the program that uses it",
+        (_, errno::ENOMEM | errno::ENOBUFS) => "the kernel is short of memory; free some, and try again",
+        (_, errno::EADDRNOTAVAIL) => "no link in this network namespace has that address",
+        (_, errno::EINVAL) => "a value is outside the range of the kernel or the driver",
+        _ => "see the errno",
     };
-    let known = || ABOUT_LINKS.iter().find(is_row).map_or("see the errno", |(.., remedy)| remedy);
-    remedy(call, error).unwrap_or_else(|| known().into())
+    remedy(call, error).unwrap_or_else(|| known.into())
 }
-
-/// Calls and requests (none: all), errnos, and remedies. The first matching row counts.
-const ABOUT_LINKS: &[(&[&str], &[i32], &str)] = &[
-    (&["make"], &[errno::EEXIST], "the name is taken; delete the old link, or choose another name"),
-    (
-        &["make"],
-        &[errno::EOPNOTSUPP],
-        "this kernel does not support it; for veth, load the module (modprobe veth)",
-    ),
-    (
-        &["make"],
-        &[errno::ENOMEM, errno::ENOBUFS],
-        "the kernel is short of memory; try again with fewer queues",
-    ),
-    (&["unshare"], &[errno::ENOSPC], "a limit is reached; raise /proc/sys/user/max_net_namespaces"),
-    (&[], &[errno::EEXIST], "it already exists; delete the old one first"),
-    (&[], &[errno::EOPNOTSUPP], "this kernel or driver does not support it"),
-    (&[], &[errno::ENODEV], "the link was removed, or is in another network namespace"),
-    (&[], &[errno::EBUSY], "it is in use; stop the program that uses it"),
-    (&[], &[errno::ENOMEM, errno::ENOBUFS], "the kernel is short of memory; free some, and try again"),
-    (&[], &[errno::EADDRNOTAVAIL], "no link in this network namespace has that address"),
-    (&[], &[errno::EINVAL], "a value is outside the range of the kernel or the driver"),
-];
 
 /// Escapes what a terminal would obey or not show: names come from other programs.
 impl fmt::Display for LinkError {
