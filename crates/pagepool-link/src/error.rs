@@ -118,9 +118,13 @@ impl LinkError {
 
     /// The kernel's errno, if the kernel refused.
     pub fn errno(&self) -> Option<i32> {
+        self.cause()?.raw_os_error()
+    }
+
+    fn cause(&self) -> Option<&io::Error> {
         match self {
             Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
-                source.raw_os_error()
+                Some(source)
             }
             _ => None,
         }
@@ -153,60 +157,45 @@ pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
 /// Escapes what a terminal would obey or not show: names come from other programs.
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        self.write(&mut text)?;
-        f.write_str(&shown(&text))
+        f.write_str(&shown(&self.text()))
     }
 }
 
 impl LinkError {
-    fn write(&self, f: &mut impl fmt::Write) -> fmt::Result {
+    fn text(&self) -> String {
         match self {
-            Self::Call { call, about, remedy, .. } => write!(f, "{call} failed: {about}; {remedy}"),
+            Self::Call { call, about, remedy, .. } => format!("{call} failed: {about}; {remedy}"),
             Self::Refused { request, about, extack, remedy, .. } => {
-                write!(f, "the kernel refused to {request} {about}")?;
-                extack.iter().try_for_each(|text| write!(f, ", saying \"{text}\""))?;
-                write!(f, "; {remedy}")
+                let said = extack.as_ref().map(|text| format!(", saying \"{text}\"")).unwrap_or_default();
+                format!("the kernel refused to {request} {about}{said}; {remedy}")
             }
             Self::NoLink { name, known } => {
-                write!(
-                    f,
-                    "no interface {name:?} in this network namespace; its interfaces are {}",
-                    known.join(", ")
-                )
+                let known = known.join(", ");
+                format!("no interface {name:?} in this network namespace; its interfaces are {known}")
             }
-            Self::Malformed { what } => {
-                write!(f, "the kernel's answer is malformed: {what}; please report it")
-            }
-            Self::TooMuch { what, limit } => write!(f, "more than {limit} {what}; please report it"),
-            Self::TimedOut { what, limit, remedy } => {
-                write!(f, "{what} took longer than {limit:?}; {remedy}")
-            }
-            Self::OutOfRange { field, value, range } => write!(f, "{field} is {value}, but must be {range}"),
+            Self::Malformed { what } => format!("the kernel's answer is malformed: {what}; please report it"),
+            Self::TooMuch { what, limit } => format!("more than {limit} {what}; please report it"),
+            Self::TimedOut { what, limit, remedy } => format!("{what} took longer than {limit:?}; {remedy}"),
+            Self::OutOfRange { field, value, range } => format!("{field} is {value}, but must be {range}"),
             Self::FixedOffload { link, offload, wanted } => {
                 let (wanted, kept) = if *wanted { ("on", "off") } else { ("off", "on") };
-                write!(
-                    f,
+                format!(
                     "{offload} of {link:?} stays {kept}; use an interface whose driver can turn it {wanted}"
                 )
             }
-            Self::NoIndirection { link } => {
-                write!(
-                    f,
-                    "{link:?} has no indirection table (RSS), as `ethtool -x {}` shows: use all of its \
-                     queues, or a card that has one",
-                    shell_word(link)
-                )
-            }
+            Self::NoIndirection { link } => format!(
+                "{link:?} has no indirection table (RSS), as `ethtool -x {}` shows: use all of its queues, or a \
+                 card that has one",
+                shell_word(link)
+            ),
             Self::FlowsHeld { link, process } => {
                 let by = process.map_or("another process".into(), |number| format!("process {number}"));
-                write!(
-                    f,
+                format!(
                     "{by} spreads the flows of {link:?} over its own queues: stop it first (`ss -xap` shows \
                      the owner of `@pagepool-flows-of-...`)"
                 )
             }
-            Self::NoKernelPools { .. } => f.write_str(
+            Self::NoKernelPools { .. } => String::from(
                 "this kernel does not list its page pools: that requires Linux 6.8 or later with \
                  CONFIG_PAGE_POOL",
             ),
@@ -216,12 +205,7 @@ impl LinkError {
 
 impl Error for LinkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Call { source, .. } | Self::Refused { source, .. } | Self::NoKernelPools { source } => {
-                Some(source)
-            }
-            _ => None,
-        }
+        self.cause().map(|cause| cause as _)
     }
 }
 
