@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pagepool::Error;
 use pagepool_link::shell_word;
@@ -15,31 +15,20 @@ use crate::sys::bpf as sys;
 use crate::sys::remedy::{failed, failed_unless};
 use crate::sys::{capability, errno};
 
-#[derive(Debug)]
-pub(super) struct PinnedLink {
-    pub(super) path: PathBuf,
-    /// `None` if the name is free.
-    pub(super) there: Option<OwnedFd>,
-}
-
-impl PinnedLink {
-    /// Opens the interface's link with this name, if any. Removes the name of a link that was detached or
-    /// whose interface is gone: it can never attach again.
-    pub(super) fn open(path: &Path, interface: &str, index: u32) -> Result<Self, Error> {
-        let open = |name: CString| match sys::pinned(&name) {
-            Err(error) if error.raw_os_error() == Some(errno::ENOENT) => Ok(None),
-            opened => opened.map(Some),
-        };
-        let opened = c_path(path).and_then(open).map_err(|error| not_opened("link", path, error))?;
-        let there = match opened {
-            None => holds_names("link", path).map(|()| None)?,
-            Some(link) => match seen(link.as_fd(), path, interface)? {
-                (_, of) if of == index => Some(link),
-                (_, 0) => remove_dead(path).map(|()| None)?,
-                _ => return Err(not_of(path, interface)),
-            },
-        };
-        Ok(Self { path: path.to_owned(), there })
+/// Opens the interface's link with this name; `None` if the name is free. Removes the name of a link that was
+/// detached or whose interface is gone: it can never attach again.
+pub(super) fn open_link(path: &Path, interface: &str, index: u32) -> Result<Option<OwnedFd>, Error> {
+    let opened = c_path(path).and_then(|name| match sys::pinned(&name) {
+        Err(error) if error.raw_os_error() == Some(errno::ENOENT) => Ok(None),
+        opened => opened.map(Some),
+    });
+    match opened.map_err(|error| not_opened("link", path, error))? {
+        None => holds_names("link", path).map(|()| None),
+        Some(link) => match seen(link.as_fd(), path, interface)? {
+            (_, of) if of == index => Ok(Some(link)),
+            (_, 0) => remove_dead(path).map(|()| None),
+            _ => Err(not_of(path, interface)),
+        },
     }
 }
 

@@ -23,7 +23,7 @@ use pagepool_link::{AttachedXdp, LinkInfo, XdpMode, shell_word};
 use self::refusal::{no_metadata, not_steered, refused};
 use super::chain::dispatcher::{self, ChainForm, ChainSlot};
 use super::chain::member::ChainMember;
-use super::pin::{PinnedLink, not_of, open_map, pin, seen};
+use super::pin::{not_of, open_link, open_map, pin, seen};
 use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
 use super::{program, steer};
@@ -32,7 +32,7 @@ use crate::interface::lookup;
 use crate::steering::Match;
 use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::errno;
-use crate::sys::remedy::{failed, failed_unless, not_copied};
+use crate::sys::remedy::{failed, failed_unless};
 use crate::xsk::grace_period::GracePeriod;
 
 /// The fewest entries of a map.
@@ -166,14 +166,12 @@ impl Redirect {
         frags: bool,
         path: impl AsRef<Path>,
     ) -> Result<Arc<Self>, Error> {
-        let link = lookup::look_up(interface)?;
-        let interface = &*link.name;
-        let pin = PinnedLink::open(path.as_ref(), interface, link.index)?;
-        let attached = match &pin.there {
+        let (link, path) = (lookup::look_up(interface)?, path.as_ref());
+        let attached = match open_link(path, &link.name, link.index)? {
             None => refuse_beside(&link).map(|()| None)?,
-            Some(named) => Some(attached_before(interface, how, (named, &pin.path))?),
+            Some(named) => Some(attached_before(&link.name, how, named, path)?),
         };
-        Self::load_as(&link, how, frags, None, Some((pin.path, attached)))
+        Self::load_as(&link, how, frags, None, Some((path.to_owned(), attached)))
     }
 
     /// Loads an XDP program into the driver that writes metadata before each packet: arrival time, flow hash,
@@ -700,29 +698,28 @@ fn refuse_beside(link: &LinkInfo) -> Result<(), Error> {
 
 /// The attachment of a named link. An error if the interface runs another program, because an interface of
 /// another network namespace may have the same number.
-fn runs_on(interface: &str, (named, path): (&OwnedFd, &Path)) -> Result<AttachedXdp, Error> {
+fn runs_on(interface: &str, named: BorrowedFd<'_>, path: &Path) -> Result<AttachedXdp, Error> {
     let mut there = None;
     for _ in 0..LOOKS {
-        let (before, _) = seen(named.as_fd(), path, interface)?;
+        let (before, _) = seen(named, path, interface)?;
         there = attached_to(&lookup::look_up(interface)?);
         if let Some(there) = there.filter(|there| there.id == before) {
             return Ok(there);
         }
         // A process that just ended may have exchanged the program.
-        if seen(named.as_fd(), path, interface)?.0 == before {
+        if seen(named, path, interface)?.0 == before {
             break;
         }
     }
     Err(there.map_or_else(|| not_of(path, interface), |there| busy(interface, Some(there.id))))
 }
 
-/// Opens a named link that runs our program in the place `how`. An error for another one.
-fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Result<XdpLink, Error> {
-    let there = runs_on(interface, pin)?;
+/// Takes a named link that runs our program in the place `how`. An error for another one.
+fn attached_before(interface: &str, how: Attach, link: OwnedFd, path: &Path) -> Result<XdpLink, Error> {
+    let there = runs_on(interface, link.as_fd(), path)?;
     if sys::is_of_others(there.id) {
         return Err(busy(interface, Some(there.id)));
     }
-    let (named, path) = pin;
     let mode = Attach::of(there.mode);
     if how != Attach::Auto && how != mode {
         let path = path.display();
@@ -732,7 +729,6 @@ fn attached_before(interface: &str, how: Attach, pin: (&OwnedFd, &Path)) -> Resu
         );
         return Err(parameter("attach", format_args!("{how:?}"), must_be));
     }
-    let link = named.try_clone().map_err(not_copied)?;
     Ok(XdpLink { link, mode, why: None, pinned: true })
 }
 
