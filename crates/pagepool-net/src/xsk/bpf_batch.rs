@@ -51,7 +51,7 @@ const MOST_BYTES: u32 = 96 << 10;
 pub(super) struct BpfBatch {
     waiting: Consumer<Mapped, 2>,
     done: Producer<Mapped, 1>,
-    /// The socket's own rings.
+    /// The socket's own rings; before `swap_rings`, those for the sender.
     kernel: TxRings,
     /// The program, or why it no longer runs.
     program: Result<OwnedFd, String>,
@@ -62,18 +62,7 @@ pub(super) struct BpfBatch {
     memory: u64,
 }
 
-#[derive(Debug)]
-pub(super) struct Loaded {
-    /// For the sender; below, their other ends.
-    ours: TxRings,
-    waiting: Consumer<Mapped, 2>,
-    done: Producer<Mapped, 1>,
-    program: OwnedFd,
-    watch: Option<EgressWatch>,
-    memory: u64,
-}
-
-impl Loaded {
+impl BpfBatch {
     /// Loads a BPF program for a queue if the parameters want one; otherwise returns the reason. Not used if
     /// the driver turns out to work on the UMEM itself.
     pub(super) fn choose(
@@ -134,14 +123,13 @@ impl Loaded {
         let program = program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e))?;
         let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
         let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
-        Ok(Self { ours, waiting, done, program, watch, memory: memory as u64 })
+        let (kernel, program, memory) = (ours, Ok(program), memory as u64);
+        Ok(Self { waiting, done, kernel, program, watch, has_sent: false, memory })
     }
 
-    /// Takes the socket's rings, and returns the sender's rings.
-    pub(super) fn over(self, kernel: TxRings) -> (BpfBatch, TxRings) {
-        let Self { ours, waiting, done, program, watch, memory } = self;
-        let (program, has_sent) = (Ok(program), false);
-        (BpfBatch { waiting, done, kernel, program, watch, has_sent, memory }, ours)
+    /// Takes the socket's rings, and gives the sender its rings.
+    pub(super) fn swap_rings(&mut self, rings: &mut TxRings) {
+        std::mem::swap(&mut self.kernel, rings);
     }
 }
 

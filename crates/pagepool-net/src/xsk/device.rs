@@ -170,15 +170,11 @@ impl XskDevice {
     /// Binds a socket to its queue, without a redirect.
     pub(crate) fn bind(socket: UnboundSocket) -> Result<Self, Error> {
         socket.bind()?;
-        let UnboundSocket { params, umem, fd, queue, link, buffers, rx, tx, batch, why_ring, .. } = socket;
+        let UnboundSocket { params, umem, fd, queue, link, buffers, rx, mut tx, batch, why_ring, .. } =
+            socket;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let (batch, tx) = match batch.filter(|_| !zero_copy) {
-            None => (None, tx),
-            Some(loaded) => {
-                let (batch, tx) = loaded.over(tx);
-                (Some(batch), tx)
-            }
-        };
+        let mut batch = batch.filter(|_| !zero_copy);
+        batch.iter_mut().for_each(|batch| batch.swap_rings(&mut tx));
         let busy = params.busy_poll.is_some();
         let open = Open { fd, rx, tx, batch, zero_copy, busy, probe: None, grace_period: None };
         // The receiver behind a veth or a BPF program accepts one tag (include/linux/netdevice.h, v7.3:

@@ -13,7 +13,7 @@ use crate::error::parameter;
 use crate::interface::lookup;
 use crate::sys::remedy::{failed, failed_unless};
 use crate::sys::{capability, errno};
-use crate::xsk::bpf_batch::Loaded;
+use crate::xsk::bpf_batch::BpfBatch;
 use crate::xsk::params::{BusyPoll, XskMode, XskParams};
 use crate::xsk::queue::{Queue, check_queue};
 use crate::xsk::receiver::RxRings;
@@ -40,7 +40,7 @@ pub(crate) struct UnboundSocket {
     /// Number of buffers for the kernel.
     pub(super) buffers: u32,
     /// The BPF program that sends, or why none does.
-    pub(super) batch: Option<Loaded>,
+    pub(super) batch: Option<BpfBatch>,
     pub(super) why_ring: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl UnboundSocket {
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
-        let (batch, why_ring) = Loaded::choose(&params, umem, queue, &link)?;
+        let (batch, why_ring) = BpfBatch::choose(&params, umem, queue, &link)?;
         let umem = umem.clone();
         Ok(Self { params, umem, rx, tx, fd, has_memory, queue, link, buffers, batch, why_ring })
     }
