@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrameBulk};
 
-use self::description::SocketFacts;
 pub(crate) use self::unbound_socket::UnboundSocket;
-use super::bpf::redirect::Redirect;
+use super::bpf::redirect::{Attach, Redirect};
 use super::bpf_batch::BpfBatch;
 use super::grace_period::GracePeriod;
 use super::params::{TxMode, XskParams};
@@ -32,6 +31,7 @@ use crate::device::{
     Armed, Calls, Device, DeviceDescription, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue,
 };
 use crate::error::parameter;
+use crate::interface::lookup;
 use crate::sys::errno;
 
 /// The first limit of a sleep while frames are being sent, because the kernel wakes no thread for a
@@ -116,7 +116,10 @@ pub struct XskDevice {
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
-    facts: SocketFacts,
+    /// What does not change.
+    description: DeviceDescription,
+    /// Where another owner's XDP program runs, if the socket is in its map.
+    theirs: Option<Attach>,
     /// Why no BPF program sends.
     why_ring: Option<String>,
     stats: DeviceStats,
@@ -217,7 +220,7 @@ impl XskDevice {
         insert(&redirect, key, open.fd.as_fd())?;
         open.grace_period = Some(GracePeriod::new());
         if redirect.interface().is_none() {
-            self.facts.is_in_map_of_program_on(self.queue.index);
+            self.theirs = lookup::xdp_mode_on(self.queue.index).map(Attach::of);
         }
         (self.redirect, self.key) = (Some(redirect), key);
         Ok(())
@@ -256,7 +259,8 @@ impl XskDevice {
             umem: umem.clone(),
             queue,
             zero_copy: open.zero_copy,
-            facts: SocketFacts::new(params, mtu, umem.params().chunk_size),
+            description: description::fixed(params, queue, mtu, umem.params().chunk_size, open.zero_copy),
+            theirs: None,
             why_ring: None,
             open: Some(open),
             redirect: None,
@@ -620,8 +624,9 @@ impl Device for XskDevice {
     }
 
     fn describe(&self) -> DeviceDescription {
-        let attach = self.redirect.as_ref().and_then(|redirect| redirect.mode());
-        self.facts.describe(self.queue, self.zero_copy, self.tx_mode().0, attach)
+        let (attach, why) = self.redirect.as_ref().and_then(|redirect| redirect.mode()).unzip();
+        let attach = (attach.or(self.theirs), why.flatten());
+        description::now(self.description.clone(), self.zero_copy, self.tx_mode().0, attach)
     }
 
     fn close(&mut self) {
