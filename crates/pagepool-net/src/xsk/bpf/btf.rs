@@ -8,38 +8,22 @@ const KIND_FUNC: u32 = 12;
 /// The last known kind: long enumerations.
 const NEWEST: u32 = 19;
 
-/// Why the BTF could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    Malformed,
-    /// A type has a kind of a later kernel, with data of unknown length.
-    NewKind(u32),
-}
+/// Said of bytes that are no BTF.
+const NONE: &str = "has no BTF";
 
-impl std::fmt::Display for Unread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("has no BTF"),
-            Self::NewKind(kind) => {
-                write!(f, "is of a newer kernel: it has types of kind {kind}; {NEWEST} is the last one known")
-            }
-        }
-    }
-}
-
-/// The number of each function that the BTF has.
-pub(super) fn functions<const N: usize>(btf: &[u8], names: [&str; N]) -> Result<[Option<u32>; N], Unread> {
-    let (types, texts) = parts(btf).ok_or(Unread::Malformed)?;
+/// The number of each function that the BTF has, or what is wrong with the file.
+pub(super) fn functions<const N: usize>(btf: &[u8], names: [&str; N]) -> Result<[Option<u32>; N], String> {
+    let (types, texts) = parts(btf).ok_or(NONE)?;
     let (mut found, mut at) = ([None; N], 0);
     for number in 1.. {
         if at >= types.len() {
             break;
         }
         let fixed = word(types, at).zip(word(types, at + 4));
-        let (name, info) = fixed.ok_or(Unread::Malformed)?;
+        let (name, info) = fixed.ok_or(NONE)?;
         let kind = info >> 24 & 0x1f;
         if kind == KIND_FUNC {
-            let name = texts.get(name as usize..).ok_or(Unread::Malformed)?;
+            let name = texts.get(name as usize..).ok_or(NONE)?;
             let is = |of: &&str| name.starts_with(of.as_bytes()) && name.get(of.len()) == Some(&0);
             if let Some(place) = names.iter().position(is) {
                 found[place] = Some(number);
@@ -63,15 +47,20 @@ fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Bytes that follow a type.
-fn following(kind: u32, members: usize) -> Result<usize, Unread> {
+fn following(kind: u32, members: usize) -> Result<usize, String> {
     Ok(match kind {
         2 | 7..=12 | 16 | 18 => 0, // a pointer, a name, a qualifier, a function, a float
         1 | 14 | 17 => 4,          // an integer, a variable, a tag
         3 => 12,                   // an array
         4 | 5 | 15 | NEWEST => members * 12, // structures, sections, long enumerations
         6 | 13 => members * 8,     // enumerations, parameters
-        0 => return Err(Unread::Malformed),
-        _ => return Err(Unread::NewKind(kind)),
+        0 => return Err(NONE.into()),
+        // Of a later kernel, with data of unknown length.
+        _ => {
+            return Err(format!(
+                "is of a newer kernel: it has types of kind {kind}; {NEWEST} is the last one known"
+            ));
+        }
     })
 }
 
@@ -111,10 +100,9 @@ mod tests {
         let mut later = some();
         later[24 + 4..24 + 8].copy_from_slice(&((NEWEST + 1) << 24).to_ne_bytes()); // of the integer
         let error = functions(&later, ["first"]).unwrap_err();
-        assert_eq!(error, Unread::NewKind(NEWEST + 1));
-        assert!(error.to_string().contains("of a newer kernel: it has types of kind 20; 19 is"), "{error}");
+        assert!(error.contains("of a newer kernel: it has types of kind 20; 19 is"), "{error}");
         later[24 + 4..24 + 8].fill(0);
-        assert_eq!(functions(&later, ["first"]), Err(Unread::Malformed));
+        assert_eq!(functions(&later, ["first"]), Err(NONE.into()));
     }
 
     #[test]
@@ -128,7 +116,7 @@ mod tests {
             changed[at] = 0xff;
             let _ = functions(&changed, ["first"]);
         }
-        assert_eq!(functions(b"no types at all, but long enough", ["first"]), Err(Unread::Malformed));
+        assert_eq!(functions(b"no types at all, but long enough", ["first"]), Err(NONE.into()));
     }
 
     #[test]
