@@ -1051,7 +1051,7 @@ mod tests {
             let (mut device, pool) = open();
             device.receive(&pool, &mut Vec::new(), 0);
             let grace_period = &device.open.as_ref().unwrap().grace_period;
-            let knows = matches!(grace_period, Some(GracePeriod::PacketSocket(_)));
+            let knows = matches!(grace_period, Some(GracePeriod(Some(_))));
             device.close();
             (knows, device.stats().closed_with, pool.inflight().out)
         })

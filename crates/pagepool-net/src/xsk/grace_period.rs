@@ -13,37 +13,24 @@ use std::os::fd::OwnedFd;
 
 use super::sys::socket as sys;
 
+/// The packet socket, if it must be closed.
 #[derive(Debug)]
-pub(super) enum GracePeriod {
-    Membarrier,
-    /// Exists to be closed.
-    PacketSocket(OwnedFd),
-    /// Neither is available.
-    Unknown,
-}
+pub(super) struct GracePeriod(pub(super) Option<OwnedFd>);
 
 impl GracePeriod {
     /// Finds a way that works.
     pub(super) fn new() -> Self {
-        match sys::has_grace_period() {
-            true => Self::Membarrier,
-            false => sys::packet_socket().map_or(Self::Unknown, Self::PacketSocket),
-        }
+        Self(if sys::has_grace_period() { None } else { sys::packet_socket().ok() })
     }
 
     /// Waits for the end of all current RCU read-side sections. False if it cannot.
     pub(super) fn wait(self) -> bool {
-        match self {
-            Self::Membarrier => {
-                // a seccomp filter may have been set since the device was opened
-                sys::grace_period() || sys::packet_socket().map(drop).is_ok()
-            }
-            Self::PacketSocket(socket) => {
-                // `packet_release` waits for the grace period.
-                drop(socket);
-                true
-            }
-            Self::Unknown => false,
-        }
+        let Some(socket) = self.0 else {
+            // a seccomp filter may have been set since the device was opened
+            return sys::grace_period() || sys::packet_socket().map(drop).is_ok();
+        };
+        // `packet_release` waits for the grace period.
+        drop(socket);
+        true
     }
 }
