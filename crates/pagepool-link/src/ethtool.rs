@@ -46,7 +46,7 @@ impl Ethtool {
 
     /// Turns an offload on or off, and checks the result.
     pub fn set_offload(&self, link: &str, offload: Offload, on: bool) -> Result<(), LinkError> {
-        let (features, bits) = (self.features(link)?, self.bits(link, &[offload])?);
+        let (features, bits) = (self.features(link)?, numbered(&self.feature_names(link)?, &[offload]));
         let is_so = |features: Features| (features.active & bits != 0) == on;
         if !is_so(features) {
             self.set(link, features, bits & features.available, on)?;
@@ -84,11 +84,6 @@ impl Ethtool {
     ) -> Result<(), LinkError> {
         let all = self.those(link, of, bits)?;
         all.first().map_or(Ok(()), |&offload| Err(kept(link, offload, wanted)))
-    }
-
-    /// The bits of the features of these offloads.
-    pub(crate) fn bits(&self, link: &str, of: &[Offload]) -> Result<u128, LinkError> {
-        Ok(numbered(&self.feature_names(link)?, of))
     }
 
     /// The kernel's names of features, by their numbers.
@@ -182,7 +177,7 @@ fn if_supported<T>(link: &str, answer: io::Result<T>) -> Result<Option<T>, LinkE
 }
 
 /// The bits of the features of these offloads, given all feature names by number.
-fn numbered(names: &[String], of: &[Offload]) -> u128 {
+pub(crate) fn numbered(names: &[String], of: &[Offload]) -> u128 {
     let is_of = |name: &str| of.iter().any(|offload| offload.has(name));
     names.iter().enumerate().fold(0, |bits, (number, name)| bits | u128::from(is_of(name)) << number)
 }

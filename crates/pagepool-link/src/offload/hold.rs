@@ -1,8 +1,8 @@
 //! Turns offloads off for a while, and restores them.
 
 use crate::error::LinkError;
-use crate::ethtool::Ethtool;
 use crate::ethtool::offload::Offload;
+use crate::ethtool::{Ethtool, numbered};
 use crate::link_info::LinkInfo;
 use crate::netlink::Netlink;
 use crate::shell_word::shell_word;
@@ -31,8 +31,8 @@ impl HeldOffloads {
     pub(super) fn new(link: &LinkInfo, offloads: &[Offload]) -> Result<Self, LinkError> {
         let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
         let before = ethtool.features(&link.name)?;
-        let bits = ethtool.bits(&link.name, offloads)? & before.available;
         let all = ethtool.feature_names(&link.name)?;
+        let bits = numbered(&all, offloads) & before.available;
         let features = bits & before.wanted;
         let names = all.into_iter().enumerate().filter(|(number, _)| features >> number & 1 == 1);
         let names = names.map(|(_, name)| name).collect();

@@ -327,7 +327,7 @@ impl XdpChain {
             let (old, fd) = (old.map(|old| old.program.as_fd()), new.map(|new| new.program.as_fd()));
             match self.netlink.exchange_xdp(self.index, mode == XdpMode::Generic, old, fd) {
                 Ok(()) => return Ok(new.map(|new| ChainPlace::new(AttachedXdp { id: new.id, mode }, why))),
-                Err(error) if at + 1 < places.len() && !is_final(&error) => {
+                Err(error) if at + 1 < places.len() && !is_final(error.errno()) => {
                     why = Some(format!("the driver of {} refused it: {error}", self.interface));
                 }
                 Err(error) => return Err(self.refused(error)),
@@ -394,8 +394,9 @@ impl ChainPlace {
     }
 }
 
-fn is_final(error: &LinkError) -> bool {
-    matches!(error.errno(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
+/// Whether another place for the program would be refused, too.
+pub(super) fn is_final(errno: Option<i32>) -> bool {
+    matches!(errno, Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
 }
 
 /// The names of a program and its link.

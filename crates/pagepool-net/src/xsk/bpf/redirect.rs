@@ -22,6 +22,7 @@ use pagepool_link::{AttachedXdp, LinkInfo, XdpMode, shell_word};
 
 use self::refusal::{no_metadata, not_steered, refused};
 use super::chain::dispatcher::{self, ChainForm, ChainSlot};
+use super::chain::is_final;
 use super::chain::member::ChainMember;
 use super::pin::{not_of, open_link, open_map, pin, seen};
 use super::rx_metadata::{Functions, RxMetadataReader};
@@ -738,7 +739,7 @@ fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) 
         Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
             Ok(link) => return Ok(XdpLink { link, mode: Attach::Native, why: None, pinned: false }),
             // No second attempt that would hide the reason.
-            Err(error) if how == Attach::Native || is_final(&error) => {
+            Err(error) if how == Attach::Native || is_final(error.raw_os_error()) => {
                 return Err(not_attached(interface, error, true));
             }
             Err(error) => Some(format!("the driver of {interface} refused it: {error}")),
@@ -748,10 +749,6 @@ fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) 
         Ok(link) => Ok(XdpLink { link, mode: Attach::Generic, why: native, pinned: false }),
         Err(error) => Err(not_attached(interface, error, false)),
     }
-}
-
-fn is_final(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
 }
 
 fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
