@@ -20,7 +20,7 @@ mod verdict;
 pub(crate) use colour::Colour;
 pub use error::{error_chain, in_words, no_thread};
 pub use figure_options::{FigureOptions, JsonForm, run_seconds};
-pub use json::{json_line, object, print_json};
+pub use json::{object, print_json, print_json_line};
 pub use live_line::LiveLine;
 pub use loss::{LossLimit, LossShare};
 pub use number::{count_of, grouped, in_range, per_second, ranges, without_zeros};

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::command::Command;
-use crate::observing::details::Details;
+use crate::observing::details;
 use crate::observing::options::ObserveOptions;
 use crate::observing::selection::{Published, Selection, View};
 
@@ -22,9 +22,8 @@ pub struct ShowArgs {
 
 impl Command for ShowArgs {
     fn execute(&self) -> Result<ExitCode, String> {
-        let details = Details { explain: self.explain };
-        let view: View =
-            Box::new(move |look, selected, before, of| details.lines(look, selected, before, of));
+        let explain = self.explain;
+        let view: View = Box::new(move |looks, selected| details::lines(explain, looks, selected));
         self.options.show(Published::new(&self.of, view)?)
     }
 }

@@ -5,89 +5,86 @@ use pagepool_watch::commands::recycled_of;
 use pagepool_watch::{EntryView, Observation, PoolMoved, PoolView, ProcessView, shown_path};
 
 use super::look::{ago, has_deferred, percent, places};
+use super::options::Looks;
 use super::overview::title;
-use crate::report::{LiveLine, Terminal, grouped, holders};
+use crate::report::{LiveLine, grouped, holders};
 
 /// The indent of the meaning of a counter.
 const MEANING: &str = "      ";
 
 /// Makes the lines, with what each counter means if `explain` is set.
-pub struct Details {
-    pub explain: bool,
+pub fn lines(explain: bool, looks: Looks<'_, Observation>, selected: &[ProcessView]) -> Vec<LiveLine> {
+    let Looks { now: look, before, terminal } = looks;
+    let columns = terminal.map(|terminal| terminal.columns); // tags are whole if there is room
+    let mut details = Details { explain, look, before, lines: Vec::new() };
+    for process in selected {
+        details.lines.push(title(look, process));
+        details.add(format!("  file {}", shown_path(&process.file)));
+        for pool in &process.pools {
+            details.pool(process, pool);
+            let holders = pool.holders.iter().flat_map(|view| holders::lines(view, "    ", columns));
+            details.lines.extend(holders.map(LiveLine::plain));
+        }
+        process.entries.iter().for_each(|entry| details.entry(entry));
+    }
+    details.lines
 }
 
-impl Details {
-    pub fn lines(
-        &self,
-        look: &Observation,
-        selected: &[ProcessView],
-        before: Option<&Observation>,
-        terminal: Option<Terminal>,
-    ) -> Vec<LiveLine> {
-        let mut lines = Vec::new();
-        for process in selected {
-            lines.push(title(look, process));
-            lines.push(LiveLine::plain(format!("  file {}", shown_path(&process.file))));
-            for pool in &process.pools {
-                self.pool(&mut lines, look, process, pool, before);
-                lines.extend(holders_of(pool, terminal));
-            }
-            process.entries.iter().for_each(|entry| self.entry(&mut lines, entry));
-        }
-        lines
+struct Details<'a> {
+    explain: bool,
+    look: &'a Observation,
+    before: Option<&'a Observation>,
+    lines: Vec<LiveLine>,
+}
+
+impl Details<'_> {
+    fn add(&mut self, text: String) {
+        self.lines.push(LiveLine::plain(text));
     }
 
-    fn pool(
-        &self,
-        lines: &mut Vec<LiveLine>,
-        look: &Observation,
-        process: &ProcessView,
-        pool: &PoolView,
-        before: Option<&Observation>,
-    ) {
-        let mut add = |text: String| lines.push(LiveLine::plain(text));
-        let [owner, made] = owner_and_age(look, pool);
-        add(format!("  {owner}"));
-        add(format!("    {made}; memory id {}, area {}", pool.mem_id, pool.area_id));
-        add(format!("    parameters: {}", listed(&pool.params)));
+    fn pool(&mut self, process: &ProcessView, pool: &PoolView) {
+        let [owner, made] = owner_and_age(self.look, pool);
+        self.add(format!("  {owner}"));
+        self.add(format!("    {made}; memory id {}, area {}", pool.mem_id, pool.area_id));
+        self.add(format!("    parameters: {}", listed(&pool.params)));
         let (total, size) = (grouped(pool.inflight.total.max(0) as u64), grouped(pool.page_bytes));
-        add(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
+        self.add(format!("    {total} pages of {size} bytes: {}", places(&pool.inflight)));
         if let Some(waiting) = process.waiting_for_packets(pool) {
-            add(format!("    of those out, {} wait for packets", grouped(waiting)));
+            self.add(format!("    of those out, {} wait for packets", grouped(waiting)));
         }
-        let moved = before.and_then(|before| PoolMoved::between(before, look, process, pool));
+        let moved = self.before.and_then(|before| PoolMoved::between(before, self.look, process, pool));
         let recycled =
             || Some(format!("    recycled {} % since it was made", percent(recycled_of(&[pool.stats])?)));
-        moved.as_ref().map(rates).or_else(recycled).into_iter().for_each(&mut add);
-        self.counters(lines, pool.stats.fields(), Stats::DOCS);
-        lines.push(LiveLine::plain(format!("    frag_waste {}", grouped(pool.frag_waste))));
+        moved.as_ref().map(rates).or_else(recycled).into_iter().for_each(|text| self.add(text));
+        self.counters(pool.stats.fields(), Stats::DOCS);
+        self.add(format!("    frag_waste {}", grouped(pool.frag_waste)));
         if has_deferred(&pool.deferred) {
-            lines.push(LiveLine::plain("    deferred queue:".into()));
-            self.counters(lines, pool.deferred.fields(), DeferredStats::DOCS);
+            self.add("    deferred queue:".into());
+            self.counters(pool.deferred.fields(), DeferredStats::DOCS);
         }
     }
 
     /// Adds a line for each counter, and its meaning if requested.
-    fn counters(&self, lines: &mut Vec<LiveLine>, fields: Vec<(&'static str, u64)>, docs: &[&str]) {
+    fn counters(&mut self, fields: Vec<(&'static str, u64)>, docs: &[&str]) {
         for ((name, value), meaning) in fields.into_iter().zip(docs) {
-            lines.push(LiveLine::plain(counter(name, value)));
+            self.add(counter(name, value));
             let meaning = if self.explain { *meaning } else { "" };
-            lines.extend(paragraphs(meaning).map(|text| LiveLine::plain(format!("{MEANING}{text}"))));
+            paragraphs(meaning).for_each(|text| self.add(format!("{MEANING}{text}")));
         }
     }
 
-    fn entry(&self, lines: &mut Vec<LiveLine>, entry: &EntryView) {
+    fn entry(&mut self, entry: &EntryView) {
         let EntryView { kind, id, name, .. } = entry;
         let below = match entry.parent {
             0 => String::new(),
             parent => format!(", of {parent}"),
         };
-        lines.push(LiveLine::plain(format!("  {kind} {name} (id {id}{below})")));
+        self.add(format!("  {kind} {name} (id {id}{below})"));
         if !entry.params.is_empty() {
-            lines.push(LiveLine::plain(format!("    parameters: {}", listed(&entry.params))));
+            self.add(format!("    parameters: {}", listed(&entry.params)));
         }
         let some = entry.counters.iter().filter(|(_, value)| *value > 0);
-        lines.extend(some.map(|(name, value)| LiveLine::plain(counter(name, *value))));
+        some.for_each(|(name, value)| self.add(counter(name, *value)));
     }
 }
 
@@ -100,12 +97,6 @@ pub fn owner_and_age(look: &Observation, pool: &PoolView) -> [String; 2] {
     let ended = pool.detached.map(|at| format!("; ended {} ago, with buffers out", ago(look, at)));
     let (made, ended) = (ago(look, pool.created), ended.unwrap_or_default());
     [format!("pool {} (id {}): {thread}{interface}", pool.name, pool.id), format!("made {made} ago{ended}")]
-}
-
-/// Who holds the pages of a pool. Tags are whole if there is room.
-fn holders_of(pool: &PoolView, terminal: Option<Terminal>) -> impl Iterator<Item = LiveLine> + '_ {
-    let columns = terminal.map(|terminal| terminal.columns);
-    pool.holders.iter().flat_map(move |view| holders::lines(view, "    ", columns)).map(LiveLine::plain)
 }
 
 fn counter(name: &str, value: u64) -> String {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::report::{LiveLine, Terminal, in_range, json_line, output, print_json};
-use crate::signals::{self, Signals};
+use crate::report::{LiveLine, Terminal, in_range, output, print_json, print_json_line};
+use crate::signals;
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ObserveOptions {
@@ -22,6 +22,14 @@ pub struct ObserveOptions {
     watch: Option<u64>,
 }
 
+/// A look, and where it is shown.
+pub struct Looks<'a, L> {
+    pub now: &'a L,
+    /// The previous look, from the second look on.
+    pub before: Option<&'a L>,
+    pub terminal: Option<Terminal>,
+}
+
 /// What is looked at, as lines for people and as JSON.
 pub trait Shown {
     type Look;
@@ -29,13 +37,7 @@ pub trait Shown {
     const INDENT: usize;
 
     fn look(&mut self) -> Result<Self::Look, String>;
-    /// `before`: the previous look, from the second look on.
-    fn lines(
-        &self,
-        look: &Self::Look,
-        before: Option<&Self::Look>,
-        terminal: Option<Terminal>,
-    ) -> Vec<LiveLine>;
+    fn lines(&self, looks: Looks<'_, Self::Look>) -> Vec<LiveLine>;
     fn json(&self, look: &Self::Look) -> serde_json::Value;
     /// An error if what the user named was not found.
     fn check(&self, _: &Self::Look) -> Result<(), String> {
@@ -57,11 +59,13 @@ impl ObserveOptions {
             None => self.show_once(&shown, &look),
             Some(seconds) => {
                 let signals = signals::install()?;
-                self.show_again(&shown, &look, None)?;
-                again_every(seconds, &signals, || {
+                self.show_again(&shown, &look, None);
+                let (start, mut next) = (Instant::now(), 1);
+                while !output::failed() && !signals.end_before(start + Duration::from_secs(seconds) * next) {
+                    next = (start.elapsed().as_secs() / seconds) as u32 + 1;
                     let before = std::mem::replace(&mut look, shown.look()?);
-                    self.show_again(&shown, &look, Some(&before))
-                })?;
+                    self.show_again(&shown, &look, Some(&before));
+                }
             }
         }
         Ok(if S::errors(&look).is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -71,25 +75,19 @@ impl ObserveOptions {
         if self.json {
             return print_json(&shown.json(look));
         }
-        let lines = shown.lines(look, None, Terminal::of_output());
+        let lines = shown.lines(Looks { now: look, before: None, terminal: Terminal::of_output() });
         lines.iter().for_each(|line| output::hanging(&line.text, S::INDENT, line.colour));
         S::errors(look).iter().for_each(output::error);
     }
 
     /// On a terminal, draws the lines over the previous ones; elsewhere prints them and an empty line.
-    fn show_again<S: Shown>(
-        &self,
-        shown: &S,
-        look: &S::Look,
-        before: Option<&S::Look>,
-    ) -> Result<(), String> {
+    fn show_again<S: Shown>(&self, shown: &S, now: &S::Look, before: Option<&S::Look>) {
         if self.json {
-            output::text(&json_line(&shown.json(look))?);
-            return Ok(());
+            return print_json_line(&shown.json(now));
         }
         let terminal = Terminal::of_output();
-        let mut lines = shown.lines(look, before, terminal);
-        lines.extend(S::errors(look).iter().cloned().map(LiveLine::bad));
+        let mut lines = shown.lines(Looks { now, before, terminal });
+        lines.extend(S::errors(now).iter().cloned().map(LiveLine::bad));
         match terminal {
             Some(_) => output::live(&lines),
             None => {
@@ -97,20 +95,5 @@ impl ObserveOptions {
                 output::line("");
             }
         }
-        Ok(())
     }
-}
-
-/// Calls `show` every `seconds`, the first time after these, until a signal ends the command.
-fn again_every(
-    seconds: u64,
-    signals: &Signals,
-    mut show: impl FnMut() -> Result<(), String>,
-) -> Result<(), String> {
-    let (start, mut next) = (Instant::now(), 1);
-    while !output::failed() && !signals.end_before(start + Duration::from_secs(seconds) * next) {
-        next = (start.elapsed().as_secs() / seconds) as u32 + 1;
-        show()?;
-    }
-    Ok(())
 }

@@ -9,8 +9,9 @@ use pagepool_watch::commands::{bytes, recycled_of};
 use pagepool_watch::{Life, Observation, PoolMoved, PoolView, ProcessView};
 
 use super::look::{ago, is_alive, percent, places};
+use super::options::Looks;
 use crate::report::table::{Table, TableColumn, fitted, number, rate, text};
-use crate::report::{LiveLine, Terminal, grouped, width};
+use crate::report::{LiveLine, grouped, width};
 
 /// The columns of a single look, and of repeated looks. A row has at most 79 characters on 80 columns.
 const COLUMNS: [[TableColumn; 10]; 2] = [columns("ever%", "slow"), columns("recyc%", "slow/s")];
@@ -30,12 +31,8 @@ const fn columns(recycled: &'static str, slow: &'static str) -> [TableColumn; 10
     ]
 }
 
-pub fn lines(
-    look: &Observation,
-    selected: &[ProcessView],
-    before: Option<&Observation>,
-    terminal: Option<Terminal>,
-) -> Vec<LiveLine> {
+pub fn lines(looks: Looks<'_, Observation>, selected: &[ProcessView]) -> Vec<LiveLine> {
+    let Looks { now: look, before, terminal } = looks;
     let pools = selected.iter().flat_map(|process| &process.pools);
     let longest = pools.map(|pool| width(&pool.name)).max().unwrap_or(0);
     let table = Table::fitted(&COLUMNS[usize::from(before.is_some())], longest, terminal);
@@ -46,11 +43,8 @@ pub fn lines(
             lines.push(LiveLine::plain(table.head()));
         }
         for pool in &process.pools {
-            let figures = match before {
-                None => since_made(pool),
-                Some(before) => since_look(PoolMoved::between(before, look, process, pool)),
-            };
-            lines.push(row(&table, look, pool, figures));
+            let moved = before.map(|before| PoolMoved::between(before, look, process, pool));
+            lines.push(row(&table, look, pool, moved));
         }
         if !is_alive(process) {
             lines.extend(process.pools.iter().filter_map(|pool| held(process, pool)));
@@ -83,21 +77,18 @@ pub fn title(look: &Observation, process: &ProcessView) -> LiveLine {
     }
 }
 
-/// How many pages were recycled, and how often the arena was called.
-type RowFigures = (Option<f64>, String);
-
-fn since_made(pool: &PoolView) -> RowFigures {
-    let slow = pool.stats.alloc_slow.wrapping_add(pool.stats.alloc_slow_high_order);
-    (recycled_of(&[pool.stats]), fitted(slow, 6))
-}
-
-/// Empty figures for a pool that could not be read before.
-fn since_look(moved: Option<PoolMoved>) -> RowFigures {
-    let slow = moved.map(|moved| moved.per_second(moved.slow()));
-    (moved.and_then(|moved| moved.recycled()), rate(slow, 6))
-}
-
-fn row(table: &Table, look: &Observation, pool: &PoolView, (recycled, slow): RowFigures) -> LiveLine {
+/// The row of a pool. `moved`: since the previous look, if there was one; `None` within for a pool that could
+/// not be read then.
+fn row(table: &Table, look: &Observation, pool: &PoolView, moved: Option<Option<PoolMoved>>) -> LiveLine {
+    let PoolView { stats, .. } = pool;
+    let slow = stats.alloc_slow.wrapping_add(stats.alloc_slow_high_order);
+    let (recycled, slow) = match moved {
+        None => (recycled_of(&[*stats]), fitted(slow, 6)),
+        Some(moved) => {
+            let slow = moved.map(|of| of.per_second(of.slow()));
+            (moved.and_then(|of| of.recycled()), rate(slow, 6))
+        }
+    };
     let ago = |time| {
         let time = look.at.duration_since(time).unwrap_or_default();
         format!("{} s", time.as_secs())

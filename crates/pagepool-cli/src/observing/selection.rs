@@ -5,8 +5,8 @@ use pagepool_watch::{EntryView, Observation, PoolView, ProcessView, RunFolder, s
 
 use super::json;
 use super::look::{folder, nobody_publishes};
-use super::options::Shown;
-use crate::report::{LiveLine, Terminal};
+use super::options::{Looks, Shown};
+use crate::report::LiveLine;
 
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
@@ -15,9 +15,8 @@ pub struct Selection {
     of: Option<String>,
 }
 
-/// Makes the lines of a look, for the selected processes, with the previous look if there was one.
-pub type View =
-    Box<dyn Fn(&Observation, &[ProcessView], Option<&Observation>, Option<Terminal>) -> Vec<LiveLine>>;
+/// Makes the lines of a look, for the selected processes.
+pub type View = Box<dyn Fn(Looks<'_, Observation>, &[ProcessView]) -> Vec<LiveLine>>;
 
 /// The selected processes.
 pub struct Published {
@@ -40,15 +39,10 @@ impl Shown for Published {
         Ok(Observation::at(&self.folder))
     }
 
-    fn lines(
-        &self,
-        look: &Observation,
-        before: Option<&Observation>,
-        terminal: Option<Terminal>,
-    ) -> Vec<LiveLine> {
-        match &*self.of.select(look) {
-            [] => vec![LiveLine::plain(self.of.not_found(look))],
-            selected => (self.view)(look, selected, before, terminal),
+    fn lines(&self, looks: Looks<'_, Observation>) -> Vec<LiveLine> {
+        match &*self.of.select(looks.now) {
+            [] => vec![LiveLine::plain(self.of.not_found(looks.now))],
+            selected => (self.view)(looks, selected),
         }
     }
 

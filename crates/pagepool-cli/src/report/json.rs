@@ -15,14 +15,17 @@ pub fn print_json(value: &impl Serialize) {
     }
 }
 
-pub fn json_line(value: &impl Serialize) -> Result<String, String> {
-    let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
-    Ok(escaped(&text) + "\n")
+/// Prints a value as one line, written at once.
+pub fn print_json_line(value: &impl Serialize) {
+    match serde_json::to_string(value) {
+        Ok(text) => output::text(&(escaped(&text) + "\n")),
+        Err(error) => output::error(format_args!("a line cannot be written as JSON: {error}")),
+    }
 }
 
-/// Counts as a JSON object.
-pub fn object(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
-    counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
+/// Counts or other values as a JSON object.
+pub fn object<V: Into<Value>>(fields: impl IntoIterator<Item = (&'static str, V)>) -> Map<String, Value> {
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// Escapes characters that a terminal would obey or not show, as `\u` and four digits. JSON has them only in
@@ -47,8 +50,8 @@ mod tests {
     #[test]
     fn json_strings_escape_control_characters_and_keep_their_value() {
         let name = "a\u{1b}[31m\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}é\n";
-        let text = json_line(&name).unwrap();
-        assert!(text.trim_end().chars().all(is_shown), "{text:?}");
+        let text = escaped(&serde_json::to_string(name).unwrap());
+        assert!(text.chars().all(is_shown), "{text:?}");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
         assert!(text.contains(r"\u202e") && text.contains(r"\udb40\udc41"), "{text}");
     }

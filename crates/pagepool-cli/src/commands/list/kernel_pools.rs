@@ -4,9 +4,9 @@ use pagepool_link::{KernelPagePool, KernelPoolProvider, KernelPoolStats};
 use pagepool_watch::{KernelLook, KernelWatch};
 use serde_json::{Value, json};
 
-use crate::observing::options::Shown;
+use crate::observing::options::{Looks, Shown};
 use crate::report::table::Table;
-use crate::report::{LiveLine, Terminal, grouped, in_words, object, without_zeros};
+use crate::report::{LiveLine, grouped, in_words, object, without_zeros};
 
 /// The table of a single look, or of repeated looks. A row has at most 80 characters, unless the name of an
 /// interface is long.
@@ -25,8 +25,8 @@ impl Shown for KernelWatch {
         Self::look(self).map_err(in_words)
     }
 
-    fn lines(&self, look: &KernelLook, before: Option<&KernelLook>, _: Option<Terminal>) -> Vec<LiveLine> {
-        lines(look, before)
+    fn lines(&self, Looks { now, before, .. }: Looks<'_, KernelLook>) -> Vec<LiveLine> {
+        lines(now, before)
     }
 
     fn json(&self, look: &KernelLook) -> Value {

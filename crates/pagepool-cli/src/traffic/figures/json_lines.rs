@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::queue_figures::{NamedCounts, fields, total_period_rate};
 use super::queue_name::QueueName;
-use crate::report::{FigureOptions, JsonForm, Verdict, json_line, object, output};
+use crate::report::{FigureOptions, JsonForm, Verdict, object, print_json_line};
 use crate::traffic::{PortSample, Trigger};
 
 /// The kind of the last line.
@@ -57,7 +57,7 @@ impl JsonLines {
         line.insert("process".into(), std::process::id().into());
         line.extend(fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
         line.insert("queues".into(), lines.names.iter().map(named).collect());
-        print(&line);
+        print_json_line(&line);
         Some(lines)
     }
 
@@ -73,7 +73,7 @@ impl JsonLines {
             Trigger::Request => "asked",
         };
         let line = self.line(kind, at, now, beside);
-        print(&line);
+        print_json_line(&line);
     }
 
     /// Prints the last line, which has the verdict; without JSON lines, prints the verdict as the options
@@ -87,7 +87,7 @@ impl JsonLines {
         let Some(mut lines) = lines else { return verdict.print(options.is_json()) };
         let mut line = lines.line(LAST, at, now, beside);
         line.insert("verdict".into(), serde_json::to_value(verdict).unwrap_or(Value::Null));
-        print(&line);
+        print_json_line(&line);
         verdict.status()
     }
 
@@ -165,14 +165,6 @@ impl JsonLines {
 
 fn named(name: &QueueName) -> Value {
     serde_json::json!({ "name": name.port(), "interface": name.interface, "queue": name.queue })
-}
-
-/// Prints a whole line at once.
-fn print(line: &Map<String, Value>) {
-    match json_line(line) {
-        Ok(text) => output::text(&text),
-        Err(error) => output::error(format_args!("a line cannot be written as JSON: {error}")),
-    }
 }
 
 #[cfg(test)]
