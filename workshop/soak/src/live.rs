@@ -8,25 +8,12 @@ use crate::holdings::Holdings;
 use crate::schedule::Schedule;
 use pagepool_cli::report::table::Table;
 use pagepool_cli::report::{FigureOptions, Verdict, grouped, object};
-use pagepool_cli::traffic::figures::{ExtraCounts, JsonLines, QueueName};
+use pagepool_cli::traffic::figures::{ExtraCounts, JsonLines, QueueName, RunMoment};
 use pagepool_cli::traffic::{Sample, Trigger, figures, sum};
 
 const STATS_EVERY: u64 = 5;
 
-const HEAD: [&str; 12] = [
-    "time",
-    "packets/s",
-    "arrived",
-    "damaged",
-    "rx",
-    "tx",
-    "in_use",
-    "slow",
-    "flaps",
-    "kills",
-    "outage",
-    "MiB",
-];
+const HEAD: &str = "time packets/s arrived damaged rx tx in_use slow flaps kills outage MiB";
 /// Lines have at most 80 characters.
 const WIDTHS: [usize; 12] = [5, 9, 11, 7, 4, 4, 6, 4, 5, 5, 6, 3];
 
@@ -72,7 +59,7 @@ impl SoakFigures {
         let what = [("seconds", seconds), ("flap_every", flap_every), ("kill_every", kill_every)];
         let what = what.map(|(key, value)| (key, value.into())).into_iter().chain([("mode", mode.into())]);
         let json_lines = JsonLines::begin(options, "soak", names, &warm.ports, what);
-        let table = Table::of_numbers(HEAD, WIDTHS);
+        let table = Table::of_numbers(HEAD.split(' ').zip(WIDTHS));
         let (every, head) = (options.every(STATS_EVERY), format!("{LEGEND}\n\n{}", table.head()));
         let (due, at, arrived) = (Duration::ZERO, Duration::ZERO, 0);
         let mut figures =
@@ -101,8 +88,8 @@ impl SoakFigures {
             self.due = now.at;
         }
         if let Some(lines) = &mut self.json_lines {
-            let beside = beside(&now);
-            return lines.figures(trigger, now.at, now.sample.ports, Some(beside));
+            let beside = Some(beside(&now));
+            return lines.figures(trigger, RunMoment { at: now.at, ports: now.sample.ports, beside });
         }
         self.show_head();
         let cells = self.cells(&now);
@@ -111,7 +98,8 @@ impl SoakFigures {
 
     /// Prints the verdict, and returns the status.
     pub fn end(self, end: SoakSnapshot, verdict: &Verdict) -> ExitCode {
-        let end = (end.at, end.sample.ports.clone(), Some(beside(&end)));
+        let beside = Some(beside(&end));
+        let end = RunMoment { at: end.at, ports: end.sample.ports, beside };
         JsonLines::end(self.json_lines, end, verdict, self.options)
     }
 

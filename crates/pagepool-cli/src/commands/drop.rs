@@ -35,8 +35,8 @@ impl TrafficCommand for DropArgs {
     type Source = NoSource;
 
     fn plan(&self) -> TrafficPlan<'_> {
-        let plan = TrafficPlan::new("drop", vec![&self.interface], &self.options).receiving(&self.receive);
-        TrafficPlan { expected_frames: self.verify, ..plan }
+        let plan = TrafficPlan::new("drop", vec![&self.interface], &self.options);
+        TrafficPlan { receive: Some(&self.receive), expected_frames: self.verify, ..plan }
     }
 
     fn work(&self, _: &mut ThreadContext<'_>) -> (DropHandler, NoSource) {

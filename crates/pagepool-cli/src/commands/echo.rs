@@ -27,7 +27,7 @@ impl TrafficCommand for EchoArgs {
 
     fn plan(&self) -> TrafficPlan<'_> {
         let plan = TrafficPlan::new("echo", vec![&self.interface], &self.options);
-        plan.receiving(&self.receive).sending(&self.transmit)
+        TrafficPlan { receive: Some(&self.receive), tx_mode: Some(self.transmit.tx_mode()), ..plan }
     }
 
     fn work(&self, _: &mut ThreadContext<'_>) -> (EchoHandler, NoSource) {

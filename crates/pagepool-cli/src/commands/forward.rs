@@ -47,8 +47,8 @@ impl TrafficCommand for ForwardArgs {
 
     fn plan(&self) -> TrafficPlan<'_> {
         let plan = TrafficPlan::new("forward", vec![&self.first, &self.second], &self.options);
-        let plan = plan.receiving(&self.receive).sending(&self.transmit);
-        TrafficPlan { promiscuous: !self.no_promisc, ..plan }
+        let (receive, tx_mode) = (Some(&self.receive), Some(self.transmit.tx_mode()));
+        TrafficPlan { receive, tx_mode, promiscuous: !self.no_promisc, ..plan }
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

@@ -67,7 +67,8 @@ impl TrafficCommand for GenArgs {
     type Source = Generator;
 
     fn plan(&self) -> TrafficPlan<'_> {
-        TrafficPlan::new("gen", vec![&self.interface], &self.options).sending(&self.transmit)
+        let plan = TrafficPlan::new("gen", vec![&self.interface], &self.options);
+        TrafficPlan { tx_mode: Some(self.transmit.tx_mode()), ..plan }
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

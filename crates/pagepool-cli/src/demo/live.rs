@@ -11,7 +11,7 @@ use super::outcome::DemoResult;
 use crate::report::table::Table;
 use crate::report::{FigureOptions, LossLimit, Verdict, per_second};
 use crate::signals::Signals;
-use crate::traffic::figures::{ExtraCounts, JsonLines, QueueName, losses};
+use crate::traffic::figures::{ExtraCounts, JsonLines, QueueName, RunMoment, losses};
 use crate::traffic::{PortSample, Sample, SharedState, Trigger, Watch, figures, sum};
 
 /// Seconds between two lines.
@@ -55,7 +55,8 @@ impl<'a> DemoFigures<'a> {
         options.print(&title.line);
         let names = title.interfaces.map(|name| QueueName { interface: name.into(), queue: 0 }).to_vec();
         let json_lines = JsonLines::begin(options, "demo", names, &warm.ports, title.fields);
-        let table = Table::of_numbers(HEAD, if title.has_transfer { WITH_TRANSFER } else { WIDTHS });
+        let widths = if title.has_transfer { WITH_TRANSFER } else { WIDTHS };
+        let table = Table::of_numbers(HEAD.split(' ').zip(widths));
         let head = Some(format!("{LEGEND}\n\n{}", table.head()));
         let before = Snapshot { sample: warm.clone(), ..Snapshot::default() };
         let mut figures = Self { view, warm, before, table, head, json_lines };
@@ -96,7 +97,10 @@ impl<'a> DemoFigures<'a> {
 
     fn show(&mut self, trigger: Trigger, now: Snapshot) {
         match &mut self.json_lines {
-            Some(lines) => lines.figures(trigger, now.at, now.sample.ports.clone(), Some(now.beside())),
+            Some(lines) => {
+                let beside = Some(beside(now.arrived, now.bytes));
+                lines.figures(trigger, RunMoment { at: now.at, ports: now.sample.ports.clone(), beside });
+            }
             None => {
                 self.show_head();
                 let row = self.table.row(cells(&self.before, &now, &self.warm));
@@ -108,9 +112,9 @@ impl<'a> DemoFigures<'a> {
 
     /// Prints the verdict in the chosen form, and returns the status.
     pub fn end(self, result: &DemoResult, bytes: u64, verdict: &Verdict) -> ExitCode {
-        let (at, arrived) = (Duration::from_secs_f64(result.seconds), result.arrived);
-        let end = Snapshot { at, arrived, bytes, ..Snapshot::default() };
-        let end = (at, result.end.clone(), Some(end.beside()));
+        let at = Duration::from_secs_f64(result.seconds);
+        let beside = Some(beside(result.arrived, bytes));
+        let end = RunMoment { at, ports: result.end.clone(), beside };
         JsonLines::end(self.json_lines, end, verdict, self.view.options)
     }
 }
@@ -123,12 +127,9 @@ struct Snapshot {
     sample: Sample,
 }
 
-impl Snapshot {
-    /// What reached the end of its path.
-    fn beside(&self) -> ExtraCounts {
-        let counts = vec![("packets", self.arrived), ("bytes", self.bytes)];
-        ExtraCounts { name: "arrived", counts, now: Map::new() }
-    }
+/// What reached the end of its path.
+fn beside(packets: u64, bytes: u64) -> ExtraCounts {
+    ExtraCounts { name: "arrived", counts: vec![("packets", packets), ("bytes", bytes)], now: Map::new() }
 }
 
 /// Packets that found a queue full.
@@ -142,20 +143,7 @@ by other threads; rx and tx are at the NICs; in_use are held by the forwarder or
 by the thread that it passed them to.";
 
 const COLUMNS: usize = 12;
-const HEAD: [&str; COLUMNS] = [
-    "time",
-    "Gbit/s",
-    "packets/s",
-    "cache",
-    "lanes",
-    "ring",
-    "rx",
-    "tx",
-    "in_use",
-    "recycled",
-    "slow",
-    "lost/s",
-];
+const HEAD: &str = "time Gbit/s packets/s cache lanes ring rx tx in_use recycled slow lost/s";
 /// A line has at most 80 characters. Only a transfer has Gbit/s.
 const WIDTHS: [usize; COLUMNS] = [4, 0, 10, 5, 6, 6, 5, 5, 6, 8, 5, 10];
 const WITH_TRANSFER: [usize; COLUMNS] = [4, 6, 9, 5, 5, 5, 4, 4, 6, 8, 4, 9];

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, Error, Holders};
+use pagepool::{Arena, ETH_HEADER, Error, Holders};
 use pagepool_link::{LinkError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
-use pagepool_net::{Attach, DeviceStats, OpenedDevice, TxMode, open_devices};
+use pagepool_net::{Attach, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{DemoFigures, DemoTitle, DemoView};
@@ -23,11 +23,10 @@ use super::outcome::DemoResult;
 use super::plan::DemoAction;
 use crate::report::{error_chain, in_words};
 use crate::traffic::sockets::{SocketSizes, memory_node};
-use crate::traffic::{self, Phase, Sample, SharedState};
+use crate::traffic::{Phase, SharedState, sum};
 
 /// The sender is stopped when the time is over. This limits it if that fails.
 const GRACE: Duration = Duration::from_secs(60);
-const ETH_HEADER: usize = pagepool::ETH_HEADER;
 
 /// What is made before a packet is sent. The order matters: devices are closed before their links are
 /// removed.
@@ -45,8 +44,10 @@ impl VethSetup {
         let hosts = TwoHosts::new(&params).map_err(in_words)?;
         let names = hosts.near.each_ref().map(|link| format!("af_xdp:{}", link.name));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
+        let mut sizes = SocketSizes::of_mtu(mtu);
+        sizes.needs.holders = holders;
         // In the namespace of the links: a socket belongs to the namespace in which it is opened.
-        let task = hosts.run_between(move || open(&names, SocketSizes::of_mtu(mtu).recording(holders), cpu));
+        let task = hosts.run_between(move || open(&names, sizes, cpu));
         Ok(Self { task: task.map_err(in_words)?, hosts })
     }
 
@@ -61,9 +62,9 @@ impl VethSetup {
 }
 
 /// Opens a queue of each interface, over one memory, for a thread on a CPU.
-fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
+fn open(names: &[String; 2], mut sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
     let mut cpus: Vec<_> = cpu.into_iter().collect();
-    let sizes = sizes.on(memory_node::choose([], &cpus));
+    sizes.needs.node = memory_node::choose([], &cpus);
     if let Some(node) = sizes.needs.node.filter(|_| cpus.is_empty()) {
         cpus = memory_node::cpus_of(node);
     }
@@ -96,8 +97,8 @@ pub fn demonstrate(setup: VethSetup, mtu: u32, view: &DemoView<'_>) -> Result<Ex
         action: DemoAction::Forward,
         size: mtu as usize + ETH_HEADER,
         seconds,
-        sent: sum(&end, |nic| nic.rx_packets + nic.rx_no_buffer),
-        arrived: sum(&end, |nic| nic.tx_completed),
+        sent: sum(&end.ports, |at| at.nic.rx_packets + at.nic.rx_no_buffer),
+        arrived: sum(&end.ports, |at| at.nic.tx_completed),
         corrupt: u64::from(!report.is_whole()),
         gbit_s: Some(report.gbit_s()),
         warm: warm.ports,
@@ -143,11 +144,7 @@ fn transfer(
     let (from, to) = (&hosts.a, &hosts.b);
     let transfer = TcpTransfer::start(&from.namespace, &to.namespace, to.address, params).map_err(failed)?;
     state.move_to(Phase::Traffic);
-    figures.watch(state, Some(&transfer), |_, now| sum(now, |nic| nic.tx_completed));
+    figures.watch(state, Some(&transfer), |_, now| sum(&now.ports, |at| at.nic.tx_completed));
     transfer.stop();
     transfer.join().map_err(failed)
-}
-
-fn sum(sample: &Sample, of: fn(&DeviceStats) -> u64) -> u64 {
-    traffic::sum(&sample.ports, |at| of(&at.nic))
 }

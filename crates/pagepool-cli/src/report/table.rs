@@ -26,9 +26,9 @@ pub const fn text(head: &'static str, width: usize) -> TableColumn {
 pub struct Table(Vec<TableColumn>);
 
 impl Table {
-    /// Columns of numbers.
-    pub fn of_numbers<const N: usize>(heads: [&'static str; N], widths: [usize; N]) -> Self {
-        Self(heads.into_iter().zip(widths).map(|(head, width)| number(head, width)).collect())
+    /// Columns of numbers: heads and widths.
+    pub fn of_numbers(columns: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
+        Self(columns.into_iter().map(|(head, width)| number(head, width)).collect())
     }
 
     /// Fits the columns to the longest text of the column that grows: in a pipe all of it, on a terminal as
@@ -82,12 +82,10 @@ pub fn fitted(number: u64, columns: usize) -> String {
         }
         (of, unit) = (of / 1000.0, next);
     }
-    let decimals = if of < 9.995 {
-        2
-    } else if of < 99.95 {
-        1
-    } else {
-        0
+    let decimals = match of {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
     };
     format!("{of:.decimals$}{unit}")
 }
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn rows_align_with_their_head_and_hide_what_has_no_width() {
-        let table = Table::of_numbers(["time", "Gbit/s", "slow"], [5, 0, 6]);
+        let table = Table::of_numbers([("time", 5), ("Gbit/s", 0), ("slow", 6)]);
         assert_eq!(table.head(), " time   slow");
         assert_eq!(table.row(["1s", "9", "0"].map(str::to_owned)), "   1s      0");
     }

@@ -1,11 +1,11 @@
 //! A command on interfaces: its plan, and the work of its threads.
 
-use std::time::Duration;
+use pagepool_net::TxMode;
 
 use super::capture::CaptureTap;
-use super::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
+use super::options::{ReceiveOptions, TrafficOptions};
 use crate::traffic::poll_loop::{FrameSource, PortHandler};
-use crate::traffic::sockets::{Interface, PortSide, SocketPlan, SocketSizes};
+use crate::traffic::sockets::{Interface, PortSide, SocketSizes};
 
 pub trait TrafficCommand {
     type Handler: PortHandler;
@@ -31,58 +31,42 @@ pub struct TrafficPlan<'a> {
     pub name: &'static str,
     pub interfaces: Vec<&'a str>,
     pub options: &'a TrafficOptions,
-    pub sockets: SocketPlan<'a>,
+    /// How packets are received, if they are.
+    pub receive: Option<&'a ReceiveOptions>,
+    /// How packets are sent, if they are.
+    pub tx_mode: Option<TxMode>,
     /// How many numbered frames it checks, if it does.
     pub expected_frames: Option<u64>,
-    /// How long a thread sleeps, even if packets arrive, before packets can end a sleep.
-    pub rx_nap: Duration,
     /// Whether the interfaces are in promiscuous mode.
     pub promiscuous: bool,
-    /// Whether offloads that change received packets are off while the command runs.
-    pub fix_offloads: bool,
-    /// Whether cards spread flows over only the used queues.
-    pub rss: bool,
 }
 
 impl<'a> TrafficPlan<'a> {
     /// A plan that neither receives nor sends.
     pub fn new(name: &'static str, interfaces: Vec<&'a str>, options: &'a TrafficOptions) -> Self {
-        Self {
-            name,
-            interfaces,
-            options,
-            sockets: SocketPlan::default(),
-            expected_frames: None,
-            rx_nap: Duration::ZERO,
-            promiscuous: false,
-            fix_offloads: false,
-            rss: false,
-        }
+        let (receive, tx_mode, expected_frames) = (None, None, None);
+        Self { name, interfaces, options, receive, tx_mode, expected_frames, promiscuous: false }
     }
 
-    /// This plan, with receiving as these options say.
-    pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
-        let ReceiveOptions { fix_offloads, rss, steer, beside, map, pin, rx_usecs } = receive;
-        let (attach, steer, pin) = (Some(self.options.mode.attach()), steer.as_ref(), pin.as_deref());
-        let sockets = SocketPlan { attach, maps: map, pin, beside: *beside, steer, ..self.sockets };
-        let rx_nap = Duration::from_micros(*rx_usecs);
-        Self { sockets, rx_nap, fix_offloads: *fix_offloads, rss: *rss, ..self }
-    }
-
-    /// This plan, with sending as these options say.
-    pub fn sending(self, transmit: &TransmitOptions) -> Self {
-        Self { sockets: SocketPlan { tx_mode: Some(transmit.tx_mode()), ..self.sockets }, ..self }
+    /// Whether cards spread flows over only the used queues.
+    pub fn rss(&self) -> bool {
+        self.receive.is_some_and(|receive| receive.rss)
     }
 
     /// Whether it changes settings of an interface, and restores them.
     pub fn changes_settings(&self) -> bool {
-        self.fix_offloads || self.rss
+        self.receive.is_some_and(|receive| receive.rss || receive.fix_offloads)
+    }
+
+    /// Whether it runs beside other XDP programs.
+    pub fn is_beside(&self) -> bool {
+        self.receive.is_some_and(|receive| receive.beside.is_some())
     }
 
     /// Its effect on an interface, to be followed by the interface's name.
     pub fn effect(&self) -> String {
-        let effect = match (self.sockets.attach, self.options.mode) {
-            (Some(_), _) if self.sockets.steer.is_some() => "withholds packets that match from the kernel on",
+        let effect = match (self.receive, self.options.mode) {
+            (Some(of), _) if of.steer.is_some() => "withholds packets that match from the kernel on",
             (Some(_), _) => "withholds all packets from the kernel on",
             (None, mode) if mode.copies() => "may saturate",
             // Zero copy needs an XDP program, and many drivers restart the link to attach one.

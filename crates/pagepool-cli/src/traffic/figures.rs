@@ -1,21 +1,19 @@
 //! Figures computed from what pools, NICs and ports have counted.
 
-mod buffer_locations;
 mod json_lines;
 pub mod losses;
 mod queue_figures;
 mod queue_name;
 pub(crate) mod queue_table;
 
-pub(crate) use buffer_locations::BufferLocations;
-pub use json_lines::{ExtraCounts, JsonLines};
+pub use json_lines::{ExtraCounts, JsonLines, RunMoment};
 pub use queue_name::QueueName;
 
 use pagepool::{PoolRef, Stats};
 use pagepool_net::{DeviceStats, KernelStats};
 use pagepool_watch::commands::recycled_of;
 
-use crate::report::{Verdict, object, without_zeros};
+use crate::report::{Verdict, grouped, object, without_zeros};
 use crate::traffic::{PortSample, sum};
 
 pub const PROOF: &str = "every buffer was returned, and no page was taken from the arena after warm-up";
@@ -41,15 +39,11 @@ pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> 
     recycled_of(&since(warm, now).collect::<Vec<_>>())
 }
 
-/// Buffers missing from destroyed pools.
-fn missing(pools: &[PoolRef]) -> u64 {
-    pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum()
-}
-
 /// Judges the pools: after the warm-up no allocation calls the arena, and every buffer is returned. If some
 /// are missing, says who holds them, in pools that record holders.
 pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample], pools: &[PoolRef]) {
-    let (slow, missing) = (slow(warm, end), missing(pools));
+    let slow = slow(warm, end);
+    let missing = pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum();
     let what = "slow allocations after warm-up";
     verdict.count("slow_after_warmup", slow, what, "must be 0: calls to the arena");
     verdict.count("missing", missing, "buffers missing at the end", "must be 0");
@@ -85,6 +79,27 @@ pub fn kernel(ports: &[PortSample]) -> KernelStats {
     all
 }
 
+/// The buffers of all ports that are not in their pools, by where they are.
+pub fn buffer_locations(ports: &[PortSample]) -> [(&'static str, u64); 7] {
+    let kernel = kernel(ports);
+    [
+        ("fill", kernel.fill),
+        ("receive", kernel.received),
+        ("transmit", kernel.transmit),
+        ("completion", kernel.completed),
+        ("kernel", kernel.rx_in_kernel + kernel.tx_in_kernel), // taken from a ring, and on none
+        ("rejected", kernel.rejected),
+        ("tx_queue", sum(ports, |at| at.waiting)), // waiting here for a transmit ring
+    ]
+}
+
+/// Buffer locations in words; those without buffers are left out, to fit a terminal of 80 columns.
+pub fn buffers_out(ports: &[PortSample]) -> String {
+    let locations = buffer_locations(ports);
+    let all = locations.iter().map(|(_, count)| count).sum();
+    format!("out {}: {}", grouped(all), without_zeros(&locations))
+}
+
 /// Problems that the kernel has counted so far, in words.
 pub fn kernel_problems(ports: &[PortSample]) -> Option<String> {
     let kernel = kernel(ports);
@@ -107,6 +122,27 @@ mod tests {
         (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
         sample[0].pool.1.out = 14;
         assert_eq!(in_use(&sample), 2);
+    }
+
+    #[test]
+    fn locations_add_up() {
+        let kernel = KernelStats {
+            fill: 1,
+            received: 2,
+            rx_in_kernel: 3,
+            transmit: 4,
+            completed: 5,
+            tx_in_kernel: 6,
+            rejected: 7,
+            ..KernelStats::default()
+        };
+        let mut port = PortSample { waiting: 8, ..PortSample::default() };
+        port.nic.kernel = Some(kernel);
+        let shown = "out 36: fill 1, receive 2, transmit 4, completion 5, kernel 9, rejected 7, tx_queue 8";
+        assert_eq!(buffers_out(&[port, PortSample::default()]), shown);
+        port.nic.kernel = Some(KernelStats { fill: 1024, ..KernelStats::default() });
+        port.waiting = 3;
+        assert_eq!(buffers_out(&[port]), "out 1,027: fill 1,024, tx_queue 3");
     }
 
     #[test]

@@ -8,7 +8,5 @@ mod socket_sizes;
 
 pub use interface::{Interface, Kernel, pairs_of};
 pub use queue_progress::QueueProgress;
-pub use setup::{
-    OpenedInterface, PortSide, SetupParams, SocketPlan, TrafficSetup, common_mode, locked_bytes,
-};
+pub use setup::{OpenedInterface, PortSide, SetupParams, TrafficSetup, common_mode, locked_bytes};
 pub use socket_sizes::{HEADERS, HEADROOM, SocketNeeds, SocketSizes};

@@ -13,7 +13,7 @@ use crate::report::{LiveLine, grouped, in_words, object, without_zeros};
 fn table(is_repeated: bool) -> Table {
     let recycled = if is_repeated { "recyc%" } else { "ever%" };
     let heads = ["id", "interface", "napi", "inflight", "memory", "detached", recycled];
-    Table::of_numbers(heads, [6, 20, 8, 10, 12, 10, 8])
+    Table::of_numbers(heads.into_iter().zip([6, 20, 8, 10, 12, 10, 8]))
 }
 
 /// All page pools that the kernel names.

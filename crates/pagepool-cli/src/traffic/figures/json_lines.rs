@@ -25,6 +25,13 @@ pub struct ExtraCounts {
     pub now: Map<String, Value>,
 }
 
+/// The counts of a run at a time since its start.
+pub struct RunMoment {
+    pub at: Duration,
+    pub ports: Vec<PortSample>,
+    pub beside: Option<ExtraCounts>,
+}
+
 pub struct JsonLines {
     command: &'static str,
     /// The names of the ports, in the order of the samples.
@@ -55,37 +62,25 @@ impl JsonLines {
         let mut line = lines.head("first", Duration::ZERO);
         line.insert("version".into(), env!("CARGO_PKG_VERSION").into());
         line.insert("process".into(), std::process::id().into());
-        line.extend(fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
-        line.insert("queues".into(), lines.names.iter().map(named).collect());
+        line.extend(object(fields));
+        line.insert("queues".into(), lines.names.iter().map(QueueName::fields).collect());
         print_json_line(&line);
         Some(lines)
     }
 
-    pub fn figures(
-        &mut self,
-        trigger: Trigger,
-        at: Duration,
-        now: Vec<PortSample>,
-        beside: Option<ExtraCounts>,
-    ) {
+    pub fn figures(&mut self, trigger: Trigger, now: RunMoment) {
         let kind = match trigger {
             Trigger::Timer => "period",
             Trigger::Request => "asked",
         };
-        let line = self.line(kind, at, now, beside);
-        print_json_line(&line);
+        print_json_line(&self.line(kind, now));
     }
 
-    /// Prints the last line, which has the verdict; without JSON lines, prints the verdict as the options
-    /// say. Returns the status.
-    pub fn end(
-        lines: Option<Self>,
-        (at, now, beside): (Duration, Vec<PortSample>, Option<ExtraCounts>),
-        verdict: &Verdict,
-        options: FigureOptions,
-    ) -> ExitCode {
+    /// Prints the last line, which has the verdict; without JSON lines, prints the verdict as the options say.
+    /// Returns the status.
+    pub fn end(lines: Option<Self>, now: RunMoment, verdict: &Verdict, options: FigureOptions) -> ExitCode {
         let Some(mut lines) = lines else { return verdict.print(options.is_json()) };
-        let mut line = lines.line(LAST, at, now, beside);
+        let mut line = lines.line(LAST, now);
         line.insert("verdict".into(), serde_json::to_value(verdict).unwrap_or(Value::Null));
         print_json_line(&line);
         verdict.status()
@@ -95,18 +90,11 @@ impl JsonLines {
     fn head(&self, kind: &str, at: Duration) -> Map<String, Value> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let milliseconds = |time: Duration| Value::from((time.as_secs_f64() * 1e3).round() / 1e3);
-        let head = [("line", kind.into()), ("command", self.command.into())];
-        let times = [("time", milliseconds(time)), ("at", milliseconds(at))];
-        head.into_iter().chain(times).map(|(key, value)| (key.to_owned(), value)).collect()
+        let (time, at) = (milliseconds(time), milliseconds(at));
+        object([("line", kind.into()), ("command", self.command.into()), ("time", time), ("at", at)])
     }
 
-    fn line(
-        &mut self,
-        kind: &str,
-        at: Duration,
-        now: Vec<PortSample>,
-        beside: Option<ExtraCounts>,
-    ) -> Map<String, Value> {
+    fn line(&mut self, kind: &str, RunMoment { at, ports: now, beside }: RunMoment) -> Map<String, Value> {
         let seconds = at.saturating_sub(self.at).as_secs_f64();
         let mut line = self.head(kind, at);
         line.insert("seconds".into(), seconds.into());
@@ -130,8 +118,8 @@ impl JsonLines {
         let some = |ports: &[PortSample]| -> Vec<PortSample> {
             self.names.iter().zip(ports).filter(|(name, _)| of(name)).map(|(_, port)| *port).collect()
         };
-        let (warm, before, now) = (some(&self.warm), some(&self.before), some(now));
-        fields(&warm, &before, &now, seconds)
+        let [warm, before, now] = [&self.warm[..], &self.before, now].map(some);
+        fields([&warm, &before, &now], seconds)
     }
 
     /// The figures of each interface, in the order of the command's arguments.
@@ -143,7 +131,7 @@ impl JsonLines {
             }
         }
         let one = |name: &&str| {
-            let mut fields = Map::from_iter([("interface".to_owned(), Value::from(*name))]);
+            let mut fields = object([("interface", *name)]);
             fields.extend(self.sums(now, seconds, |queue| queue.interface == *name));
             Value::from(fields)
         };
@@ -153,7 +141,7 @@ impl JsonLines {
     /// The figures of each queue, with all counters of its port and its pool.
     fn queues(&self, now: &[PortSample], seconds: f64) -> Value {
         let one = |(name, port): (&QueueName, &PortSample)| {
-            let Value::Object(mut fields) = named(name) else { return Value::Null };
+            let mut fields = name.fields();
             fields.extend(self.sums(now, seconds, |queue| queue == name));
             fields.insert("pool".into(), object(port.pool.0.fields()).into());
             fields.insert("port".into(), port.fields().into());
@@ -161,10 +149,6 @@ impl JsonLines {
         };
         self.names.iter().zip(now).map(one).collect()
     }
-}
-
-fn named(name: &QueueName) -> Value {
-    serde_json::json!({ "name": name.port(), "interface": name.interface, "queue": name.queue })
 }
 
 #[cfg(test)]
@@ -180,7 +164,12 @@ mod tests {
         let mut options = FigureOptions::default();
         options.json = Some(JsonForm::Lines);
         let mut lines = JsonLines::begin(options, "drop", names.to_vec(), &warm, []).unwrap();
-        let line = lines.line("period", Duration::from_secs(2), now.to_vec(), None);
+        let moment = |seconds, now: &[PortSample], beside| RunMoment {
+            at: Duration::from_secs(seconds),
+            ports: now.to_vec(),
+            beside,
+        };
+        let line = lines.line("period", moment(2, &now, None));
         let received = |of: &Value| of["total"]["received"].as_u64();
         assert_eq!((received(&line["all"]), &line["seconds"]), (Some(7), &2.0.into()));
         assert_eq!([0, 1].map(|at| received(&line["interfaces"][at])), [Some(5), Some(2)]);
@@ -192,12 +181,12 @@ mod tests {
         );
         now[0].nic.rx_packets = 3;
         let beside = |good| ExtraCounts { name: "numbered", counts: vec![("good", good)], now: Map::new() };
-        let line = lines.line("asked", Duration::from_secs(3), now.to_vec(), Some(beside(5)));
+        let line = lines.line("asked", moment(3, &now, Some(beside(5))));
         assert_eq!(
             (&line["all"]["period"]["received"], &line["numbered"]["period"]["good"]),
             (&2.into(), &5.into())
         );
-        let line = lines.line(LAST, Duration::from_secs(3), now.to_vec(), Some(beside(6)));
+        let line = lines.line(LAST, moment(3, &now, Some(beside(6))));
         assert_eq!(
             (&line["all"]["period"]["received"], &line["numbered"]["period"]["good"]),
             (&0.into(), &1.into())

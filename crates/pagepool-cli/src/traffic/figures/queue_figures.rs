@@ -5,19 +5,14 @@ use pagepool_watch::commands::places;
 use serde_json::{Map, Value};
 
 use crate::report::object;
-use crate::traffic::figures::{BufferLocations, losses};
+use crate::traffic::figures::losses;
 use crate::traffic::{PortSample, figures, sum};
 
 pub type NamedCounts = Vec<(&'static str, u64)>;
 
 /// Packets of some queues in total, since the previous look and per second; and where their buffers are.
 /// `warm`: the counts at the end of the warm-up. `before`: those at the previous look, so many seconds ago.
-pub fn fields(
-    warm: &[PortSample],
-    before: &[PortSample],
-    now: &[PortSample],
-    seconds: f64,
-) -> Map<String, Value> {
+pub fn fields([warm, before, now]: [&[PortSample]; 3], seconds: f64) -> Map<String, Value> {
     let mut fields = total_period_rate(&packets(before), &packets(now), seconds);
     let mut by_reason =
         total_period_rate(&losses::counts(before).collect(), &losses::counts(now).collect(), seconds);
@@ -25,7 +20,7 @@ pub fn fields(
         fields[since]["lost"] = by_reason[since].take();
     }
     fields.insert("pages".into(), object(pages(now)).into());
-    fields.insert("buffer_locations".into(), object(BufferLocations::of_ports(now).0).into());
+    fields.insert("buffer_locations".into(), object(figures::buffer_locations(now)).into());
     fields.insert("recycled_percent".into(), figures::recycled_percent(warm, now).into());
     fields.insert("slow_after_warmup".into(), figures::slow(warm, now).into());
     fields
@@ -34,14 +29,10 @@ pub fn fields(
 /// Counts as `total`, their growth since the previous look as `period`, and the growth per second as `rate`.
 /// A count may shrink: the kernel can report late, for example, that it dropped a packet that was sent.
 pub fn total_period_rate(before: &NamedCounts, now: &NamedCounts, seconds: f64) -> Map<String, Value> {
-    let (mut period, mut rate) = (Map::new(), Map::new());
-    for (&(key, now), (_, before)) in now.iter().zip(before) {
-        let grown = now.cast_signed() - before.cast_signed();
-        period.insert(key.to_owned(), grown.into());
-        rate.insert(key.to_owned(), (grown as f64 / seconds).into());
-    }
-    let three = [("total", object(now.iter().copied())), ("period", period), ("rate", rate)];
-    three.into_iter().map(|(name, counts)| (name.to_owned(), counts.into())).collect()
+    let both = now.iter().zip(before);
+    let grown = both.map(|((key, now), (_, before))| (*key, now.cast_signed() - before.cast_signed()));
+    let rate = grown.clone().map(|(key, grown)| (key, grown as f64 / seconds));
+    object([("total", object(now.iter().copied())), ("period", object(grown)), ("rate", object(rate))])
 }
 
 /// Packets received, sent and lost, by the names of the verdict.
@@ -78,7 +69,7 @@ mod tests {
         now.nic.tx_dropped = 4;
         let [before, now] = [[before], [now]];
         let warm = [PortSample::default()];
-        let fields = fields(&warm, &before, &now, 0.5);
+        let fields = fields([&warm, &before, &now], 0.5);
         assert_eq!((&fields["total"]["sent"], &fields["period"]["sent"]), (&6.into(), &(-4).into()));
         assert_eq!(
             (&fields["rate"]["sent"], &fields["period"]["sent_bytes"]),

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use serde_json::{Map, Value};
+
+use crate::report::object;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueName {
     pub interface: String,
@@ -12,6 +16,12 @@ impl QueueName {
     /// The name of its port and its pool in the JSON output.
     pub fn port(&self) -> String {
         format!("{}:{}", self.interface, self.queue)
+    }
+
+    /// Its name and its parts, for the JSON output.
+    pub fn fields(&self) -> Map<String, Value> {
+        let (interface, queue) = (self.interface.as_str().into(), self.queue.into());
+        object([("name", Value::from(self.port())), ("interface", interface), ("queue", queue)])
     }
 }
 

@@ -1,5 +1,6 @@
 //! A table of figures while a command runs: a row for each queue that moved something.
 
+use crate::report::table::Table;
 use crate::report::{LiveLine, Terminal, fold, grouped, per_second, ranges};
 use crate::traffic::PortSample;
 use crate::traffic::figures::{QueueName, losses};
@@ -151,7 +152,9 @@ pub fn lines(
         samples.map(|(name, (before, now))| QueueRow { name, before, now, seconds }).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.moved()));
     let mut quiet = rows.split_off(rows.partition_point(|row| row.moved() > 0).min(room.rows));
-    let place = |row: &QueueRow<'_>| (interface_at(names, row.name), row.name.queue);
+    // Interfaces in the order of the command's arguments.
+    let interface = |of: &QueueName| names.iter().position(|name| name.interface == of.interface);
+    let place = |row: &QueueRow<'_>| (interface(row.name), row.name.queue);
     rows.sort_by_key(place);
     quiet.sort_by_key(place);
     let mut lines = if rows.is_empty() { Vec::new() } else { table(&rows, room) };
@@ -160,21 +163,15 @@ pub fn lines(
 }
 
 fn table(rows: &[QueueRow<'_>], room: TableRoom) -> Vec<String> {
-    let named: Vec<_> = rows.iter().map(|row| row.name.to_string()).collect();
-    let names = named.iter().map(String::len).max().unwrap_or(0).max("queue".len());
+    let names = rows.iter().map(|row| row.name.to_string().len()).max().unwrap_or(0).max("queue".len());
     let columns = fitting(names, room);
-    let line = |name: &str, cell: &dyn Fn(&QueueColumn) -> String| {
-        let cells = columns.iter().map(|column| format!(" {:>1$}", cell(column), column.width));
-        format!("{name:>names$}") + &cells.collect::<String>()
+    let heads = columns.iter().map(|column| (column.head, column.width));
+    let table = Table::of_numbers([("queue", names)].into_iter().chain(heads));
+    let line = |row: &QueueRow<'_>| {
+        let cells = columns.iter().map(|column| (column.cell)(row));
+        table.row([row.name.to_string()].into_iter().chain(cells))
     };
-    let head = line("queue", &|column| column.head.into());
-    let cells = rows.iter().zip(&named).map(|(row, name)| line(name, &|column| (column.cell)(row)));
-    std::iter::once(head).chain(cells).collect()
-}
-
-/// The order of an interface among the command's arguments.
-fn interface_at(names: &[QueueName], of: &QueueName) -> usize {
-    names.iter().position(|name| name.interface == of.interface).unwrap_or(0)
+    std::iter::once(table.head()).chain(rows.iter().map(line)).collect()
 }
 
 /// What the queues without a row moved together, and their names.

@@ -57,12 +57,12 @@ impl<'a, C: TrafficCommand> Attached<'a, C> {
     /// Prints warnings, and gives up capabilities, before the first packet is taken.
     pub fn attach(opened: Opened<'a, C>) -> Result<Self, String> {
         let Opened { setup, promiscuous, published, mut offloads, planned } = opened;
-        let Planned { command, plan, mut environment, mut capture, .. } = planned;
+        let Planned { command, plan, mut environment, mut capture, sizes } = planned;
         let (mut interfaces, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &environment.interfaces);
         let kept = kept(&plan, &interfaces);
         let counts = SentByLinks::look(environment.links());
-        let threads = QueueThreads::start(command, &environment, setup, (kept, capture.as_mut()))?;
+        let threads = QueueThreads::start(command, &environment, (setup, sizes), (kept, capture.as_mut()))?;
         threads.attach(&mut interfaces)?;
         environment.wait_for_links()?;
         match warnings::warn(&plan, &mut environment, &mut offloads, &interfaces) {
@@ -70,7 +70,7 @@ impl<'a, C: TrafficCommand> Attached<'a, C> {
             // A warning that cannot be computed is no reason to end the run.
             warned => warned.unwrap_or_else(output::warn),
         }
-        let spreading: &[Interface] = if plan.rss { &environment.interfaces } else { &[] };
+        let spreading: &[Interface] = if plan.rss() { &environment.interfaces } else { &[] };
         let spread = FlowSpread::over(spreading)?;
         environment.wait_for_links()?; // some cards restart for that
         give_up_all_but(kept);
@@ -87,14 +87,13 @@ fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
         let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
         QueueName { interface: interface.to_owned(), queue: side.queue }
     };
-    setup.sides().map(name).collect()
+    setup.threads.iter().flat_map(|(sides, _)| sides).map(name).collect()
 }
 
 /// The capabilities that the run keeps.
 fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
     let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
-    RunNeeds::here(by_batch, plan.changes_settings(), plan.sockets.beside.is_some())
-        .kept(sys::permitted_capabilities())
+    RunNeeds::here(by_batch, plan.changes_settings(), plan.is_beside()).kept(sys::permitted_capabilities())
 }
 
 /// Makes this thread give up all other capabilities: everything is open and attached.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::attached::{Attached, Record};
+use super::attached::Attached;
 use super::running::Running;
 use crate::traffic::capture::Capture;
 use crate::traffic::command::TrafficCommand;
@@ -18,8 +18,8 @@ pub struct Ended {
 impl Ended {
     /// Waits for the end of the run. Then closes everything and restores the interfaces.
     pub fn wait<C: TrafficCommand>(mut running: Running<'_, C>) -> Result<Self, String> {
-        let Attached { record: Record { interfaces, names, .. }, plan, .. } = &running.attached;
-        let mut figures = LiveFigures::begin(plan, interfaces, running.warm.clone(), names.clone());
+        let Attached { record, plan, .. } = &running.attached;
+        let mut figures = LiveFigures::begin(plan, record, running.warm.clone());
         let watched = running.watch(&mut figures)?;
         let Running { attached, warm, .. } = running;
         let Attached { threads, mut changes, capture, record, plan, mut environment } = attached;

@@ -55,20 +55,20 @@ fn look_up<C: TrafficCommand>(
     let names = plan.interfaces.iter();
     let interfaces: Vec<_> =
         names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
-    let maps = plan.sockets.maps.len();
+    let maps = plan.receive.map_or(0, |receive| receive.map.len());
     if maps != 0 && maps != interfaces.len() {
         return Err(format!(
             "--map is given {maps} times, but must be once for each interface, in their order"
         ));
     }
-    if plan.sockets.attach.is_none() && options.mode.attach() != Attach::Auto {
+    if plan.receive.is_none() && options.mode.attach() != Attach::Auto {
         return Err(format!("--mode is native or generic, but {} attaches no XDP program", plan.name));
     }
     if maps != 0 && options.mode.attach() != Attach::Auto {
         return Err("--mode native and generic cannot be used with --map, whose program is attached".into());
     }
     command.check(&interfaces)?;
-    let spreading: &[Interface] = if plan.rss { &interfaces } else { &[] };
+    let spreading: &[Interface] = if plan.rss() { &interfaces } else { &[] };
     FlowSpread::check(spreading)?;
     interfaces
         .iter()

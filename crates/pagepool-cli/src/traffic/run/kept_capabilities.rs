@@ -58,12 +58,8 @@ impl RunNeeds {
             kept |= CapabilitySet::NET_RAW;
         }
         // Without one of these two, bpf(2) accepts CAP_SYS_ADMIN.
-        let instead = if kept.contains(CapabilitySet::BPF) {
-            kept & (CapabilitySet::BPF | CapabilitySet::NET_ADMIN)
-        } else {
-            CapabilitySet::empty()
-        };
-        if !permitted.contains(instead) {
+        let instead = kept & (CapabilitySet::BPF | CapabilitySet::NET_ADMIN);
+        if kept.contains(CapabilitySet::BPF) && !permitted.contains(instead) {
             kept |= CapabilitySet::SYS_ADMIN;
         }
         kept & permitted

@@ -26,56 +26,46 @@ const EVERY: Duration = Duration::from_millis(200);
 
 pub struct LinkWatch<'a> {
     netlink: Netlink,
-    links: Vec<WatchedLink<'a>>,
     redirects: &'a [Arc<Redirect>],
     looked: Duration,
-    /// The packets that were too long by the last look.
-    too_long: u64,
     changes: LinkChanges,
 }
 
 /// An interface, as it was at the last look.
-struct WatchedLink<'a> {
+#[derive(Debug)]
+pub struct WatchedLink {
     /// As it was when the sockets were opened.
-    opened: &'a LinkInfo,
-    name: String,
+    opened: LinkInfo,
+    pub name: String,
     mtu: u32,
-    is_down: bool,
-    was_down: bool,
+    pub is_down: bool,
+    /// Whether it was down at some time.
+    pub was_down: bool,
     /// At how many successive looks it was up without a carrier.
     without_carrier: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+/// The interfaces at the last look, and what had changed by then.
+#[derive(Debug, Default)]
 pub struct LinkChanges {
+    pub links: Vec<WatchedLink>,
     mtus: Vec<MtuChange>,
     names: Vec<NameChange>,
-    links: Vec<LinkEnd>,
-    /// The ports' counts when all interfaces were last seen.
-    before_removal: Vec<PortSample>,
-    /// Packets that were too long before the MTU first changed.
+    /// The ports' counts when all interfaces were last seen: if one was removed, before that.
+    pub before_removal: Vec<PortSample>,
+    /// Packets that were too long by the last look, and before the MTU first changed.
+    too_long: u64,
     too_long_before: Option<u64>,
     sends: bool,
 }
 
-/// An interface at the end.
-#[derive(Clone, Debug)]
-struct LinkEnd {
-    /// Its name when it was opened, and at the end.
-    opened: String,
-    name: String,
-    /// Whether it was down at some time, and at the end.
-    was_down: bool,
-    is_down: bool,
-}
-
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 struct NameChange {
     from: String,
     to: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 struct MtuChange {
     interface: String,
     from: u32,
@@ -100,8 +90,8 @@ impl<'a> LinkWatch<'a> {
                 link.update_down(!now.is_up);
             }
         }
-        let changes = LinkChanges { sends, ..LinkChanges::default() };
-        Ok(Self { netlink, links, redirects, looked: Duration::ZERO, too_long: 0, changes })
+        let changes = LinkChanges { links, sends, ..LinkChanges::default() };
+        Ok(Self { netlink, redirects, looked: Duration::ZERO, changes })
     }
 
     /// Looks, if it is time. Records a detached program in the run's state.
@@ -114,17 +104,18 @@ impl<'a> LinkWatch<'a> {
 
     fn look_now(&mut self, state: &SharedState) {
         let (ports, mut are_there) = (state.sample().ports, true); // before the interfaces are queried
-        let Self { netlink, links, changes, .. } = self;
-        for (which, link) in links.iter_mut().enumerate() {
+        let Self { netlink, changes, .. } = self;
+        for (which, link) in changes.links.iter_mut().enumerate() {
             // Threads notice that an interface is gone when they are awake.
             let Ok(Some(now)) = netlink.link_at(link.opened.index) else {
                 state.wake_threads();
                 are_there = false;
                 continue;
             };
-            link.update_name(now.name, changes);
-            if link.update_mtu(now.mtu, changes) {
-                changes.too_long_before.get_or_insert(self.too_long);
+            changes.names.extend(link.update_name(now.name));
+            if let Some(change) = link.update_mtu(now.mtu) {
+                changes.mtus.push(change);
+                changes.too_long_before.get_or_insert(changes.too_long);
             }
             if link.update_down(!now.is_up) {
                 state.wake_threads(); // for drivers that need another call
@@ -136,7 +127,7 @@ impl<'a> LinkWatch<'a> {
                 state.set_end(RunEnd::Detached(link.name.clone()));
             }
         }
-        self.too_long = too_long(&ports);
+        changes.too_long = too_long(&ports);
         if are_there {
             changes.before_removal = ports;
         }
@@ -145,30 +136,21 @@ impl<'a> LinkWatch<'a> {
     /// Looks a last time, and returns the changes.
     pub fn changes(mut self, state: &SharedState) -> LinkChanges {
         self.look_now(state);
-        let end = |WatchedLink { opened, name, was_down, is_down, .. }: WatchedLink<'_>| LinkEnd {
-            opened: opened.name.clone(),
-            name,
-            was_down,
-            is_down,
-        };
-        self.changes.links = self.links.into_iter().map(end).collect();
         self.changes
     }
 }
 
-impl<'a> WatchedLink<'a> {
-    fn new(opened: &'a LinkInfo) -> Self {
-        let (name, mtu) = (opened.name.clone(), opened.mtu);
+impl WatchedLink {
+    pub fn new(opened: &LinkInfo) -> Self {
+        let (opened, name, mtu) = (opened.clone(), opened.name.clone(), opened.mtu);
         Self { opened, name, mtu, is_down: false, was_down: false, without_carrier: 0 }
     }
 
-    fn update_name(&mut self, to: String, changes: &mut LinkChanges) {
-        if to != self.name {
-            let from = std::mem::replace(&mut self.name, to.clone());
-            let change = NameChange { from, to };
-            output::note(format_args!("{change}: the command continues"));
-            changes.names.push(change);
-        }
+    fn update_name(&mut self, to: String) -> Option<NameChange> {
+        let from = std::mem::replace(&mut self.name, to.clone());
+        let change = (from != to).then_some(NameChange { from, to })?;
+        output::note(format_args!("{change}: the command continues"));
+        Some(change)
     }
 
     /// `has`: it has a carrier, or is down, which has its own warning.
@@ -201,44 +183,24 @@ impl<'a> WatchedLink<'a> {
         before != is_down
     }
 
-    /// Returns whether it changed.
-    fn update_mtu(&mut self, to: u32, changes: &mut LinkChanges) -> bool {
+    fn update_mtu(&mut self, to: u32) -> Option<MtuChange> {
         let from = std::mem::replace(&mut self.mtu, to);
-        if from != to {
-            let (interface, opened) = (self.name.clone(), self.opened.mtu);
-            output::warn(format_args!(
-                "the MTU of {interface} changed from {from} to {to}: the command still works with {opened}; \
-                 restart it"
-            ));
-            changes.mtus.push(MtuChange { interface, from, to, opened });
-        }
-        from != to
+        let (interface, opened) = (self.name.clone(), self.opened.mtu);
+        let change = (from != to).then_some(MtuChange { interface, from, to, opened })?;
+        output::warn(format_args!("{change}: the command still works with {opened}; restart it"));
+        Some(change)
     }
 }
 
 impl LinkChanges {
-    fn link(&self, opened: &str) -> Option<&LinkEnd> {
-        self.links.iter().find(|link| link.opened == opened)
+    /// An interface, from its name when it was opened.
+    pub fn link(&self, opened: &str) -> Option<&WatchedLink> {
+        self.links.iter().find(|link| link.opened.name == opened)
     }
 
     /// The name of an interface at the end, from the one when it was opened.
     pub fn current_name<'a>(&'a self, interface: &'a str) -> &'a str {
         self.link(interface).map_or(interface, |link| &link.name)
-    }
-
-    /// The ports' counts when all interfaces were last seen: if one was removed, before that.
-    pub fn before_removal(&self) -> &[PortSample] {
-        &self.before_removal
-    }
-
-    /// Whether an interface was down at some time. `interface`: its name when it was opened.
-    pub fn was_down(&self, interface: &str) -> bool {
-        self.link(interface).is_some_and(|link| link.was_down)
-    }
-
-    /// Whether an interface was down at the end. `interface`: its name when it was opened.
-    pub fn is_down(&self, interface: &str) -> bool {
-        self.link(interface).is_some_and(|link| link.is_down)
     }
 
     /// Judges the changes, with what the ports have counted until the end.
@@ -247,20 +209,17 @@ impl LinkChanges {
             verdict.field("detached", interface);
             verdict.fail_if(true, || format!("the XDP program of {interface} was detached or replaced"));
         }
-        if !self.names.is_empty() {
-            verdict.field("name_changes", &self.names);
-        }
+        verdict.some_field("name_changes", Some(&self.names).filter(|names| !names.is_empty()));
         self.names.iter().for_each(|change| verdict.paragraph(&change.to_string()));
         let Some(first) = self.mtus.first() else { return };
         verdict.field("mtu_changes", &self.mtus);
         let since = too_long(ports).saturating_sub(self.too_long_before.unwrap_or(0));
         verdict.paragraph(&format!("{first} while the command ran"));
         verdict.fail_if(since > 0, || format!("{since} packets were too long after {first}"));
-        let shorter = self.mtus.iter().find(|change| self.sends && change.to < change.opened);
-        verdict.fail_if(shorter.is_some(), || {
-            let changed = shorter.map_or_else(String::new, ToString::to_string);
-            format!("{changed}, and longer packets sent since then were lost, but not counted")
-        });
+        if let Some(shorter) = self.mtus.iter().find(|change| self.sends && change.to < change.opened) {
+            let what = "longer packets sent since then were lost, but not counted";
+            verdict.fail_if(true, || format!("{shorter}, and {what}"));
+        }
     }
 }
 

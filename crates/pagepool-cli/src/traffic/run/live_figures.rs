@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde_json::Map;
 
+use super::attached::Record;
 use crate::report::{FigureOptions, LiveLine, Terminal, Verdict, grouped, per_second};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::figures::losses::LOSSES;
 use crate::traffic::figures::queue_table::TableRoom;
-use crate::traffic::figures::{BufferLocations, ExtraCounts, JsonLines, QueueName, losses, queue_table};
-use crate::traffic::sockets::{OpenedInterface, common_mode};
+use crate::traffic::figures::{ExtraCounts, JsonLines, QueueName, RunMoment, losses, queue_table};
+use crate::traffic::sockets::common_mode;
 use crate::traffic::{Checked, PortSample, Sample, Trigger, figures, sum};
 
 /// The figures shown last, and those at the end of the warm-up.
@@ -26,13 +27,8 @@ pub struct LiveFigures {
 }
 
 impl LiveFigures {
-    pub fn begin(
-        plan: &TrafficPlan<'_>,
-        interfaces: &[OpenedInterface],
-        warm: Sample,
-        names: Vec<QueueName>,
-    ) -> Self {
-        let options = plan.options.figures;
+    pub fn begin(plan: &TrafficPlan<'_>, record: &Record, warm: Sample) -> Self {
+        let (options, interfaces, names) = (plan.options.figures, &record.interfaces, record.names.clone());
         interfaces.iter().for_each(|interface| options.print(interface));
         let opened = serde_json::to_value(interfaces).unwrap_or_default();
         let what = [("mode", common_mode(interfaces).into()), ("opened", opened)];
@@ -43,8 +39,8 @@ impl LiveFigures {
     /// Shows the current figures.
     pub fn show(&mut self, trigger: Trigger, at: Duration, now: Sample) {
         if let Some(lines) = &mut self.json_lines {
-            let numbered = now.checked.map(numbered);
-            return lines.figures(trigger, at, now.ports, numbered);
+            let beside = now.checked.map(numbered);
+            return lines.figures(trigger, RunMoment { at, ports: now.ports, beside });
         }
         let terminal = Terminal::of_output().filter(|_| !self.options.is_json());
         let lines = self.lines(at, now, TableRoom::on(terminal));
@@ -52,7 +48,7 @@ impl LiveFigures {
     }
 
     pub fn end(self, at: Duration, now: Sample, verdict: &Verdict) -> ExitCode {
-        let now = (at, now.ports, now.checked.map(numbered));
+        let now = RunMoment { at, ports: now.ports, beside: now.checked.map(numbered) };
         JsonLines::end(self.json_lines, now, verdict, self.options)
     }
 
@@ -70,7 +66,7 @@ impl LiveFigures {
         let mut lines = vec![
             format!("{:>4}s  in {received}   out {sent}", at.as_secs()),
             pool_line(ports, &self.warm.ports),
-            BufferLocations::of_ports(ports).to_string(),
+            figures::buffers_out(ports),
         ];
         if let Some(checked) = now.checked {
             let (good, corrupt) = (grouped(checked.good), grouped(checked.corrupt));

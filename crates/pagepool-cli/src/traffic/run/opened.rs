@@ -23,8 +23,9 @@ impl<'a, C: TrafficCommand> Opened<'a, C> {
     /// Turns off offloads before sockets are opened: a card may restart for that.
     pub fn open(mut planned: Planned<'a, C>) -> Result<Self, String> {
         let (plan, Environment { kernel, interfaces, .. }) = (&planned.plan, &mut planned.environment);
-        let receiving = if plan.sockets.attach.is_some() { &**interfaces } else { &[] };
-        let offloads = OffloadsOff::new(plan.fix_offloads, kernel, receiving)?;
+        let receiving = if plan.receive.is_some() { &**interfaces } else { &[] };
+        let fix = plan.receive.is_some_and(|receive| receive.fix_offloads);
+        let offloads = OffloadsOff::new(fix, kernel, receiving)?;
         let published = plan.options.publish.publish(plan.name);
         let setup = open_sockets(&planned)
             .or_else(|error| planned.environment.check_interrupted().and(Err(error)))?;
@@ -36,17 +37,15 @@ impl<'a, C: TrafficCommand> Opened<'a, C> {
 
 fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
     let Planned { plan, environment, sizes, .. } = planned;
-    let options = plan.options;
-    let (threads, pairs) = (options.threads.map(usize::from), pairs_of(&environment.interfaces));
-    if let Some(threads) = threads.filter(|&threads| threads > pairs) {
+    let pairs = pairs_of(&environment.interfaces);
+    if let Some(threads) = plan.options.threads.filter(|&threads| usize::from(threads) > pairs) {
         return Err(format!(
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let (sockets, busy_poll) = (plan.sockets, options.busy_poll());
-    let interrupted = Some(&environment.signals.end);
-    let params = SetupParams { sizes: *sizes, sockets, busy_poll, interrupted, threads };
-    TrafficSetup::open(plan.name, &environment.interfaces, params)
+    let TrafficPlan { name, options, receive, tx_mode, .. } = *plan;
+    let params = SetupParams { sizes: *sizes, options, receive, tx_mode, end: &environment.signals.end };
+    TrafficSetup::open(name, &environment.interfaces, params)
 }
 
 /// Puts the interfaces into promiscuous mode, if the plan says so, until the values are dropped.

@@ -51,10 +51,10 @@ impl<H: PortHandler> QueueThreads<H> {
     pub fn start<C: TrafficCommand<Handler = H>>(
         command: &C,
         environment: &Environment,
-        setup: TrafficSetup,
+        (setup, sizes): (TrafficSetup, SocketSizes),
         (kept, mut capture): (CapabilitySet, Option<&mut CaptureFile>),
     ) -> Result<Self, String> {
-        let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
+        let TrafficSetup { threads, redirects, attached, .. } = setup;
         let (plan, count) = (command.plan(), threads.len());
         let node = sizes.needs.node.filter(|_| plan.options.cpus != Some(Cpus::Any));
         let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
@@ -129,6 +129,7 @@ impl ThreadSetup<'_> {
     ) -> PollLoop<Tapped<C::Handler>, NoStack, C::Source> {
         let (handler, source) = command.work(&mut context);
         let Self { plan, environment, sizes, of_node, kept } = self;
+        let rx_nap = Duration::from_micros(plan.receive.map_or(0, |receive| receive.rx_usecs));
         PollLoop {
             thread,
             ports,
@@ -142,7 +143,7 @@ impl ThreadSetup<'_> {
             },
             spin: plan.options.busy_poll.is_some(),
             nap: NAP,
-            rx_nap: plan.rx_nap.min(sizes.patience()),
+            rx_nap: rx_nap.min(sizes.patience()),
             measure: true,
             drain: Drain::Transmit,
             kept: Some(*kept),

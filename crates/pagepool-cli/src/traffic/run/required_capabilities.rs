@@ -45,9 +45,10 @@ pub fn check(plan: &TrafficPlan<'_>, interfaces: &[Interface], sizes: &SocketSiz
 /// The capabilities that the plan requires, of a thread with these effective ones. `locks`: more memory than
 /// the limit. A match may also require CAP_PERFMON, on older kernels: their verifier then refuses it.
 fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> CapabilitySet {
-    let of_bpf = OF_BPF - instead(effective);
-    let attaches = plan.sockets.attach.is_some() && plan.sockets.maps.is_empty();
-    let sends_by_batch = plan.sockets.tx_mode == Some(pagepool_net::TxMode::BpfBatch);
+    // For bpf(2), CAP_SYS_ADMIN includes them; other calls still require them.
+    let of_bpf = if effective.contains(CapabilitySet::SYS_ADMIN) { CapabilitySet::empty() } else { OF_BPF };
+    let attaches = plan.receive.is_some_and(|receive| receive.map.is_empty());
+    let sends_by_batch = plan.tx_mode == Some(pagepool_net::TxMode::BpfBatch);
     let needs = [
         (CapabilitySet::NET_RAW, true),
         (CapabilitySet::IPC_LOCK, locks),
@@ -55,15 +56,10 @@ fn required(plan: &TrafficPlan<'_>, locks: bool, effective: CapabilitySet) -> Ca
         (PROGRAM & of_bpf, attaches || plan.options.mode == Mode::Zerocopy),
         (CapabilitySet::NET_ADMIN, plan.changes_settings() || plan.options.busy_poll.is_some()),
         (of_bpf, sends_by_batch),
-        (of_bpf | CapabilitySet::SYS_ADMIN, plan.sockets.beside.is_some()),
+        (of_bpf | CapabilitySet::SYS_ADMIN, plan.is_beside()),
     ];
     let needed = needs.iter().filter(|(_, needed)| *needed).map(|(capabilities, _)| *capabilities);
     needed.fold(CapabilitySet::empty(), CapabilitySet::union)
-}
-
-/// The capabilities for bpf(2) that a thread with these ones can do without. Other calls still require them.
-fn instead(effective: CapabilitySet) -> CapabilitySet {
-    if effective.contains(CapabilitySet::SYS_ADMIN) { OF_BPF } else { CapabilitySet::empty() }
 }
 
 #[cfg(test)]
@@ -85,7 +81,8 @@ mod tests {
     /// The capabilities that a command with these options lacks, in a thread with these effective ones.
     fn lacking(arguments: &[&str], effective: CapabilitySet) -> CapabilitySet {
         let parsed = RightsTest::parse_from([&["drop"], arguments].concat());
-        let plan = TrafficPlan::new("drop", vec!["eth0"], &parsed.options).receiving(&parsed.receive);
+        let plan = TrafficPlan::new("drop", vec!["eth0"], &parsed.options);
+        let plan = TrafficPlan { receive: Some(&parsed.receive), ..plan };
         required(&plan, false, effective) - effective
     }
 

@@ -6,11 +6,12 @@ use pagepool_watch::commands::{LateThread, MoreQueues};
 use serde_json::{Map, Value};
 
 use super::attached::Record;
+use super::link_watch::WatchedLink;
 use super::running::Watched;
 use crate::report::{LossLimit, LossShare, Verdict, grouped, in_line, object};
 use crate::traffic::capture::CaptureResult;
 use crate::traffic::figures::losses::LOSSES;
-use crate::traffic::figures::{BufferLocations, QueueName, losses};
+use crate::traffic::figures::{QueueName, losses};
 use crate::traffic::sockets::{OpenedInterface, common_mode};
 use crate::traffic::{PortSample, RunEnd, Sample, figures, sum};
 
@@ -131,23 +132,21 @@ impl TrafficResult {
         let spent = self.now.cycles.since(&self.warm.cycles);
         let burst = (spent.rx_bursts > 0).then(|| spent.rx_packets as f64 / spent.rx_bursts as f64);
         let packets = spent.rx_packets.max(spent.tx_packets);
-        let each = |ticks: u64, packets: u64| if packets == 0 { 0.0 } else { ticks as f64 / packets as f64 };
-        let make = each(self.now.make_ticks, self.sum(|at| at.nic.tx_packets));
         let parts = [
-            ("receive", spent.receive_ticks),
-            ("handler", spent.handler_ticks),
-            ("transmit", spent.transmit_ticks),
-            ("return", spent.return_ticks),
-            ("calls", spent.call_ticks),
+            ("make", self.now.make_ticks, self.sum(|at| at.nic.tx_packets)),
+            ("receive", spent.receive_ticks, packets),
+            ("handler", spent.handler_ticks, packets),
+            ("transmit", spent.transmit_ticks, packets),
+            ("return", spent.return_ticks, packets),
+            ("calls", spent.call_ticks, packets),
         ];
-        let parts = parts.map(|(key, ticks)| (key, each(ticks, packets)));
-        let parts: Vec<_> = [("make", make)].into_iter().chain(parts).collect();
+        let each = |ticks: u64, packets: u64| if packets == 0 { 0.0 } else { ticks as f64 / packets as f64 };
+        let parts = parts.map(|(key, ticks, packets)| (key, each(ticks, packets)));
         let total: f64 = parts.iter().map(|(_, cycles)| cycles).sum();
-        let cycles = parts.iter().map(|(key, cycles)| (key.to_string(), Value::from(*cycles)));
+        let cycles = parts.map(|(key, cycles)| (key, Value::from(cycles)));
         let others = [("total", total.into()), ("ticks_per_second", ticks_per_second().into())];
-        let cycles: Map<_, _> = cycles.chain(others.map(|(key, value)| (key.to_owned(), value))).collect();
         verdict.field("burst", burst);
-        verdict.field("cycles", cycles);
+        verdict.field("cycles", object(cycles.into_iter().chain(others)));
         let some = parts.iter().filter(|(_, cycles)| *cycles >= 0.05);
         let named = |part| if part == "calls" { "system calls" } else { part };
         let some: Vec<_> = some.map(|(part, cycles)| format!("{} {cycles:.1}", named(*part))).collect();
@@ -183,7 +182,7 @@ impl TrafficResult {
     /// packets like any others from the kernel; some drivers count none with zero copy.
     fn uncounted(&self, verdict: &mut Verdict) -> u64 {
         let copied = |of: &&OpenedInterface| of.tx_mode.is_some() && of.zero_copy == Some(false);
-        let counts = |of: &&OpenedInterface| !self.watched.links.was_down(&of.name); // some restart then
+        let counts = |of: &&OpenedInterface| !self.is_link(&of.name, |link| link.was_down); // some restart then
         let (mut all, sent) = (0, self.sum(PortSample::sent));
         for OpenedInterface { name, .. } in self.record.interfaces.iter().filter(copied).filter(counts) {
             let ports = self.record.names.iter().zip(&self.now.ports).filter(|(of, _)| of.interface == *name);
@@ -216,7 +215,7 @@ impl TrafficResult {
         };
         let all = share(&self.now.ports, unsent, uncounted);
         match self.watched.end {
-            RunEnd::Gone(_) => all.judged_by(&share(self.watched.links.before_removal(), 0, 0)),
+            RunEnd::Gone(_) => all.judged_by(&share(&self.watched.links.before_removal, 0, 0)),
             _ => all,
         }
     }
@@ -235,7 +234,7 @@ impl TrafficResult {
         lost.for_each(|(count, loss)| {
             verdict.row("lost", count, &loss.reason_and_remedy(&self.warm.ports, ports, &late));
         });
-        let refused = self.sum(calls_refused);
+        let refused = self.sum(|at| at.nic.calls_refused);
         verdict.field("calls_refused", refused);
         if refused > 0 {
             verdict.row("calls to send refused", refused, self.why_refused());
@@ -246,38 +245,42 @@ impl TrafficResult {
     }
 
     fn why_refused(&self) -> &'static str {
-        match counts_only_where(&self.record.names, &self.now.ports, calls_refused, |of| {
-            self.watched.links.was_down(of)
-        }) {
+        match self.counts_only_where(|at| at.nic.calls_refused, |link| link.was_down) {
             true => "by the driver (interface down)",
             false => "by the driver: the interface was down, or its XDP program was detached",
         }
     }
 
     fn why_unsent(&self, refused: u64) -> &'static str {
-        let is_down = |of: &str| self.watched.links.is_down(of);
-        match (counts_only_where(&self.record.names, &self.now.ports, unsent_of, is_down), refused) {
+        match (self.counts_only_where(unsent_of, |link| link.is_down), refused) {
             (true, _) => "(interface down)",
             (false, 0) => "the interface was too slow, or was removed",
             (false, _) => "the driver refused to send, the interface was too slow, or was removed",
         }
     }
 
+    /// Whether all ports with a count belong to interfaces that fulfil `is_so`.
+    fn counts_only_where(&self, count: fn(&PortSample) -> u64, is_so: fn(&WatchedLink) -> bool) -> bool {
+        let mut counting = self.record.names.iter().zip(&self.now.ports).filter(|(_, at)| count(at) > 0);
+        counting.all(|(name, _)| self.is_link(&name.interface, is_so))
+    }
+
+    /// Whether an interface fulfils `is_so`. `name`: its name when it was opened.
+    fn is_link(&self, name: &str, is_so: fn(&WatchedLink) -> bool) -> bool {
+        self.watched.links.link(name).is_some_and(is_so)
+    }
+
     fn memory(&self, verdict: &mut Verdict) {
         let ports = &self.now.ports;
         figures::judge_pools(verdict, &self.warm.ports, ports, &self.record.pools);
         verdict.field("kernel", object(figures::kernel(ports).entries()));
-        verdict.field("buffer_locations", object(BufferLocations::of_ports(ports).0));
+        verdict.field("buffer_locations", object(figures::buffer_locations(ports)));
         // Equal to the number of buffers that are out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));
-        let named = self.record.names.iter().zip(ports).map(|(name, port)| {
-            let mut fields = port.fields();
-            fields.insert("name".into(), name.port().into());
-            fields.insert("interface".into(), name.interface.clone().into());
-            fields.insert("queue".into(), name.queue.into());
-            fields
-        });
-        verdict.field("ports", named.collect::<Vec<_>>());
+        let named = self.record.names.iter().zip(ports);
+        let ports: Vec<Map<_, _>> =
+            named.map(|(name, port)| port.fields().into_iter().chain(name.fields()).collect()).collect();
+        verdict.field("ports", ports);
     }
 }
 
@@ -314,21 +317,6 @@ fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
     verdict.fail_if(failed.is_some(), || failed.clone().unwrap_or_default());
 }
 
-/// Whether all ports with a count belong to interfaces that fulfil `is_so`.
-fn counts_only_where(
-    names: &[QueueName],
-    ports: &[PortSample],
-    count: fn(&PortSample) -> u64,
-    is_so: impl Fn(&str) -> bool,
-) -> bool {
-    let mut counting = names.iter().zip(ports).filter(|(_, at)| count(at) > 0);
-    counting.all(|(name, _)| is_so(&name.interface))
-}
-
-fn calls_refused(at: &PortSample) -> u64 {
-    at.nic.calls_refused
-}
-
 /// Frames that a port had not sent at the end.
 fn unsent_of(at: &PortSample) -> u64 {
     to_send(at).saturating_sub(at.nic.tx_completed)
@@ -349,24 +337,24 @@ mod tests {
     use super::*;
     use crate::traffic::run::link_watch::LinkChanges;
 
+    fn run_of(ports: &[PortSample]) -> TrafficResult {
+        let sample = |ports| Sample { ports, ..Sample::default() };
+        TrafficResult {
+            command: "drop",
+            limit: LossLimit::default(),
+            record: Record::default(),
+            watched: Watched { end: RunEnd::Time, links: LinkChanges::default(), seconds: 1.0 },
+            warned: Vec::new(),
+            warm: sample(vec![PortSample::default(); ports.len()]),
+            now: sample(ports.to_vec()),
+            tally: None,
+            capture: None,
+        }
+    }
+
     #[test]
     fn a_run_that_lost_all_packets_failed() {
-        let verdict = |at: PortSample| {
-            let now = Sample { ports: vec![at], ..Sample::default() };
-            let watched = Watched { end: RunEnd::Time, links: LinkChanges::default(), seconds: 1.0 };
-            let run = TrafficResult {
-                command: "drop",
-                limit: LossLimit::default(),
-                record: Record::default(),
-                watched,
-                warned: Vec::new(),
-                warm: Sample { ports: vec![PortSample::default()], ..Sample::default() },
-                now,
-                tally: None,
-                capture: None,
-            };
-            run.verdict().to_string()
-        };
+        let verdict = |at: PortSample| run_of(&[at]).verdict().to_string();
         let mut at = PortSample::default();
         assert!(verdict(at).ends_with("No packets moved. Buffers: all returned."));
         at.nic.rx_too_long = 7;
@@ -383,12 +371,20 @@ mod tests {
 
     #[test]
     fn unsent_packets_are_counted_per_interface() {
-        let names = ["near0", "near1"].map(|name| QueueName { interface: name.into(), queue: 0 });
         let mut ports = [PortSample::default(); 2];
         ports[1].port.tx = 5;
-        let is_down = |which: &'static str| move |of: &str| of == which;
-        assert!(counts_only_where(&names, &ports, unsent_of, is_down("near1")));
-        assert!(!counts_only_where(&names, &ports, unsent_of, is_down("near0")));
+        let mut run = run_of(&ports);
+        let mut link = pagepool_link::Netlink::open().unwrap().link("lo").unwrap();
+        for name in ["near0", "near1"] {
+            run.record.names.push(QueueName { interface: name.into(), queue: 0 });
+            link.name = name.into();
+            run.watched.links.links.push(WatchedLink::new(&link));
+        }
+        run.watched.links.links[0].is_down = true;
+        assert!(!run.counts_only_where(unsent_of, |link| link.is_down));
+        run.watched.links.links[1].is_down = true;
+        run.watched.links.links[0].is_down = false;
+        assert!(run.counts_only_where(unsent_of, |link| link.is_down));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub fn warn(
     offloads: &mut OffloadsOff,
     opened: &[OpenedInterface],
 ) -> Result<(), String> {
-    if plan.sockets.attach.is_some() {
+    if plan.receive.is_some() {
         offloads.warn(kernel, opened)?;
         for (interface, opened) in interfaces.iter().zip(opened) {
             if opened.zero_copy == Some(true) && !opened.multi_buffer {
@@ -34,8 +34,9 @@ pub fn warn(
 /// them to its queues, if the card has rules for single flows, and rules can express the match.
 fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
     let (name, queues) = (&interface.link.name, &interface.queues);
-    let is_spread = queues.len() < interface.queues_of as usize && !plan.rss;
-    let Some(Ok(rules)) = plan.sockets.steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
+    let is_spread = queues.len() < interface.queues_of as usize && !plan.rss();
+    let steer = plan.receive.and_then(|receive| receive.steer.as_ref());
+    let Some(Ok(rules)) = steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
     // Drivers refuse the question with several errnos, which all mean that there are no rules.
     let Ok(Some(_)) = Ethtool::open().and_then(|ethtool| ethtool.flow_rules(name)) else { return };
     let word = shell_word(name);
@@ -51,8 +52,8 @@ fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
 
 /// Warns if no program is attached that could redirect to the given map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
-    for (interface, map) in interfaces.iter().zip(plan.sockets.maps).filter(|(of, _)| of.link.xdp.is_empty())
-    {
+    let maps = plan.receive.into_iter().flat_map(|receive| &receive.map);
+    for (interface, map) in interfaces.iter().zip(maps).filter(|(of, _)| of.link.xdp.is_empty()) {
         output::warn(format_args!(
             "no XDP program is attached to {}: nothing redirects its packets to {}",
             interface.link.name,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool_link::{Ethtool, LinkError, LinkInfo, Netlink, SshSession, cautions, shell_word};
+use pagepool_link::{Ethtool, LinkInfo, Netlink, SshSession, cautions, shell_word};
 use pagepool_net::Driver;
 
 use crate::report::{in_words, output};
@@ -43,11 +43,9 @@ pub struct Interface {
 
 impl Kernel {
     pub fn open() -> Result<Self, String> {
-        let open = || {
-            let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
-            Ok::<_, LinkError>(Self { netlink, ethtool, session: SshSession::current() })
-        };
-        open().map_err(in_words)
+        let netlink = Netlink::open().map_err(in_words)?;
+        let ethtool = Ethtool::open().map_err(in_words)?;
+        Ok(Self { netlink, ethtool, session: SshSession::current() })
     }
 
     /// Looks up the interface of a device, with the given queues or all.

@@ -4,23 +4,25 @@
 mod parallel;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_link::{AttachedXdp, XdpMode};
 use pagepool_net::{
-    Attach, BusyPoll, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
+    Attach, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
 use serde::Serialize;
 
 use self::parallel::in_parallel;
 use crate::report::{error_chain, grouped, in_words, output, ranges};
+use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 use crate::traffic::poll_loop::PollPort;
 use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes};
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
+#[derive(Default)]
 pub struct TrafficSetup {
     /// The ports of each thread, and where each port belongs.
     pub threads: Vec<(Vec<PortSide>, Vec<PollPort>)>,
@@ -31,7 +33,6 @@ pub struct TrafficSetup {
     pub redirects: Vec<Arc<Redirect>>,
     /// Keeps XDP programs attached; see [`OpenedDevice::redirect`].
     pub attached: Vec<Arc<Redirect>>,
-    pub sizes: SocketSizes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,32 +88,16 @@ pub struct OpenedInterface {
     pub busy_polled: Option<usize>,
 }
 
-/// How packets are taken and sent.
-#[derive(Clone, Copy, Default)]
-pub struct SocketPlan<'a> {
-    /// Where the XDP program runs that takes packets from the kernel; `None`: nothing is received.
-    pub attach: Option<Attach>,
-    /// Maps of programs that are attached already, one for each interface; empty: attaches a program to each.
-    pub maps: &'a [PathBuf],
-    /// The folder for the links of attached programs, if they stay.
-    pub pin: Option<&'a Path>,
-    /// The priority of our programs, if they run beside others.
-    pub beside: Option<u32>,
-    /// The packets to take; `None`: all.
-    pub steer: Option<&'a Match>,
-    /// How packets are sent, if they are.
-    pub tx_mode: Option<TxMode>,
-}
-
 #[derive(Clone, Copy)]
 pub struct SetupParams<'a> {
     pub sizes: SocketSizes,
-    pub sockets: SocketPlan<'a>,
-    pub busy_poll: Option<BusyPoll>,
+    pub options: &'a TrafficOptions,
+    /// How packets are received, if they are.
+    pub receive: Option<&'a ReceiveOptions>,
+    /// How packets are sent, if they are.
+    pub tx_mode: Option<TxMode>,
     /// Set if a signal ends the command while it waits for queues.
-    pub interrupted: Option<&'a Arc<AtomicBool>>,
-    /// The number of threads that share the queues; at most one per pair of queues.
-    pub threads: Option<usize>,
+    pub end: &'a Arc<AtomicBool>,
 }
 
 impl TrafficSetup {
@@ -120,79 +105,27 @@ impl TrafficSetup {
     /// its queues to the pairs in turn, and the pairs are dealt to the threads: by default one thread per
     /// pair.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
-        let pairs = pairs(interfaces);
-        let threads = params.threads.unwrap_or(pairs.len());
-        let mut this = Self {
-            threads: (0..threads).map(|_| Default::default()).collect(),
-            pools: Vec::new(),
-            interfaces: Vec::new(),
-            redirects: Vec::new(),
-            attached: Vec::new(),
-            sizes: params.sizes,
-        };
-        this.load(interfaces, params).map_err(in_words)?;
-        let opened = open_pairs(name, interfaces, &pairs, params, &this.redirects)?;
+        let (pairs, pages) = (pairs(interfaces), params.sizes.pool_pages());
+        let redirects = params.load(interfaces).map_err(in_words)?;
+        let opened = open_pairs(name, interfaces, &pairs, params, &redirects)?;
+        let count = params.options.threads.map_or(pairs.len(), usize::from);
+        let threads = (0..count).map(|_| Default::default()).collect();
+        let mut this = Self { threads, redirects, ..Self::default() };
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
-        for (pair, opened) in opened.into_iter().enumerate() {
-            this.take(pair, &pairs[pair], opened, &mut sockets);
+        for (side, OpenedDevice { device, pool, socket, redirect, .. }) in opened.into_iter().flatten() {
+            let (sides, ports) = &mut this.threads[side.pair % count];
+            this.attached.extend(redirect);
+            sockets[side.interface].extend(socket);
+            sides.push(side);
+            ports.push(PollPort { pool, pages, device });
         }
         let ports = this.threads.iter().flat_map(|(_, ports)| ports);
         this.pools = ports.map(|port| port.pool.handle()).collect();
-        let described = interfaces.iter().zip(&sockets).enumerate();
-        let opened = |(at, (of, sockets)): (usize, (&Interface, &Vec<_>))| {
-            OpenedInterface::new(of, sockets, params, params.sockets.maps.get(at))
-        };
-        this.interfaces = described.map(opened).collect();
+        for (at, (of, sockets)) in interfaces.iter().zip(&sockets).enumerate() {
+            let map = params.receive.and_then(|receive| receive.map.get(at));
+            this.interfaces.push(OpenedInterface::new(of, sockets, params, map));
+        }
         Ok(this)
-    }
-
-    /// Where each port of all threads belongs, in the order of their samples.
-    pub fn sides(&self) -> impl Iterator<Item = &PortSide> {
-        self.threads.iter().flat_map(|(sides, _)| sides)
-    }
-
-    /// Makes what redirects packets to the sockets, if they receive.
-    fn load(&mut self, interfaces: &[Interface], params: SetupParams<'_>) -> Result<(), Error> {
-        if !params.sockets.maps.is_empty() {
-            self.redirects = params.sockets.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
-        } else if let Some(attach) = params.sockets.attach {
-            let frags = params.sizes.needs.multi_buffer();
-            let load = |interface: &Interface| {
-                let name = &interface.link.name;
-                let redirect = match (params.sockets.pin, params.sockets.beside) {
-                    (None, None) => Redirect::load(name, attach, frags),
-                    (None, Some(priority)) => Redirect::load_beside(name, attach, frags, priority),
-                    (Some(folder), _) => {
-                        Redirect::load_pinned(name, attach, frags, folder.join(pin_name(name)))
-                    }
-                }?;
-                params.sockets.steer.map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
-            };
-            self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
-        }
-        Ok(())
-    }
-
-    /// Gives the ports of a pair to its thread, and adds the facts about their sockets by interface.
-    fn take(
-        &mut self,
-        pair: usize,
-        numbers: &[Vec<u32>],
-        opened: Vec<Vec<OpenedDevice>>,
-        sockets: &mut [Vec<SocketInfo>],
-    ) {
-        let threads = self.threads.len();
-        let (sides, ports) = &mut self.threads[pair % threads];
-        for (interface, (queues, numbers)) in opened.into_iter().zip(numbers).enumerate() {
-            for (OpenedDevice { device, pool, socket, redirect, .. }, &queue) in
-                queues.into_iter().zip(numbers)
-            {
-                self.attached.extend(redirect);
-                sockets[interface].extend(socket);
-                sides.push(PortSide { pair, interface, queue });
-                ports.push(PollPort { pool, pages: self.sizes.pool_pages(), device });
-            }
-        }
     }
 }
 
@@ -215,14 +148,14 @@ pub fn locked_bytes(interfaces: &[Interface], sizes: &SocketSizes) -> u64 {
     pairs(interfaces).iter().map(of_pair).sum()
 }
 
-/// Opens the queues of each pair, over memory of its own.
+/// Opens the queues of each pair, over memory of its own. Returns them with where each port belongs.
 fn open_pairs(
     name: &str,
     interfaces: &[Interface],
     pairs: &[Vec<Vec<u32>>],
     params: SetupParams<'_>,
     redirects: &[Arc<Redirect>],
-) -> Result<Vec<Vec<Vec<OpenedDevice>>>, String> {
+) -> Result<Vec<Vec<(PortSide, OpenedDevice)>>, String> {
     let sizes = params.sizes;
     let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
     let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
@@ -234,23 +167,45 @@ fn open_pairs(
         let arena = arena.map_err(|error| no_memory(&error, huge, sizes.needs.node))?;
         let names = interfaces.iter().map(|interface| &*interface.device);
         let devices: Vec<_> = names.zip(queues.iter().map(Vec::as_slice)).collect();
-        let mut opening = params.open_params(&name);
-        if !redirects.is_empty() {
-            opening.af_xdp.program = XdpProgram::Redirects(redirects.to_vec());
-        }
-        open_devices(&devices, &opening, &arena).map_err(in_words)
+        let opened = open_devices(&devices, &params.open_params(&name, redirects), &arena);
+        let sides = queues.iter().enumerate().flat_map(|(interface, queues)| {
+            queues.iter().map(move |&queue| PortSide { pair, interface, queue })
+        });
+        Ok(sides.zip(opened.map_err(in_words)?.into_iter().flatten()).collect())
     })?;
     output::progress_end();
     Ok(opened)
 }
 
 impl SetupParams<'_> {
-    fn open_params(&self, name: &str) -> OpenParams {
+    /// Makes what redirects packets to the sockets, if they receive.
+    fn load(&self, interfaces: &[Interface]) -> Result<Vec<Arc<Redirect>>, Error> {
+        let Some(ReceiveOptions { steer, beside, map, pin, .. }) = self.receive else { return Ok(vec![]) };
+        if !map.is_empty() {
+            return map.iter().map(Redirect::pinned).collect();
+        }
+        let (attach, frags) = (self.options.mode.attach(), self.sizes.needs.multi_buffer());
+        let load = |interface: &Interface| {
+            let name = &interface.link.name;
+            let redirect = match (pin, *beside) {
+                (None, None) => Redirect::load(name, attach, frags),
+                (None, Some(priority)) => Redirect::load_beside(name, attach, frags, priority),
+                (Some(folder), _) => Redirect::load_pinned(name, attach, frags, folder.join(pin_name(name))),
+            }?;
+            steer.as_ref().map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
+        };
+        interfaces.iter().map(load).collect()
+    }
+
+    fn open_params(&self, name: &str, redirects: &[Arc<Redirect>]) -> OpenParams {
         let mut params = self.sizes.open_params(name);
-        params.af_xdp.program = XdpProgram::None;
-        params.af_xdp.tx_mode = self.sockets.tx_mode.unwrap_or(TxMode::Ring);
-        params.af_xdp.busy_poll = self.busy_poll;
-        params.af_xdp.give_up = self.interrupted.cloned();
+        params.af_xdp.program = match redirects {
+            [] => XdpProgram::None,
+            _ => XdpProgram::Redirects(redirects.to_vec()),
+        };
+        params.af_xdp.tx_mode = self.tx_mode.unwrap_or(TxMode::Ring);
+        params.af_xdp.busy_poll = self.options.busy_poll();
+        params.af_xdp.give_up = Some(self.end.clone());
         params
     }
 }
@@ -287,10 +242,10 @@ impl OpenedInterface {
             map: map.map(|path| path.display().to_string()),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
-            steer: params.sockets.steer.map(Match::to_string),
+            steer: params.receive.and_then(|receive| receive.steer.as_ref()).map(Match::to_string),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
-            tx_mode: params.sockets.tx_mode.map(|_| tx_mode(sockets)),
-            tx_mode_reason: params.sockets.tx_mode.and_then(|_| tx_mode_reason()),
+            tx_mode: params.tx_mode.map(|_| tx_mode(sockets)),
+            tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
             mtu: of.link.mtu,
             queues: of.queues.clone(),
             queues_of: of.queues_of,
@@ -299,7 +254,7 @@ impl OpenedInterface {
             pages: params.sizes.pages,
             node: params.sizes.needs.node.map(|node| node.0),
             multi_buffer: params.sizes.needs.multi_buffer(),
-            busy_polled: params.busy_poll.map(|_| polled()),
+            busy_polled: params.options.busy_poll.map(|_| polled()),
         }
     }
 
@@ -403,8 +358,16 @@ mod tests {
             ("pagepool-eth0".into(), "pagepool-eth0:100".into())
         );
     }
+    use clap::Parser;
     use pagepool_link::Netlink;
     use pagepool_net::open_device;
+
+    #[derive(clap::Parser)]
+    #[command(disable_help_flag = true)]
+    struct OptionsTest {
+        #[command(flatten)]
+        options: TrafficOptions,
+    }
 
     #[test]
     fn queues_are_dealt_out_to_pairs() {
@@ -445,15 +408,11 @@ mod tests {
         let device = "memory:nic".to_owned();
         let interface = Interface { device, link, queues: vec![0], queues_of: 4, hardware_ring: 0 };
         let sizes = SocketSizes::of_mtu(1500);
-        let params = SetupParams {
-            sizes,
-            sockets: SocketPlan::default(),
-            busy_poll: None,
-            interrupted: None,
-            threads: None,
-        };
+        let OptionsTest { options } = OptionsTest::parse_from(["gen"]);
+        let (options, end) = (&options, &Arc::default());
+        let params = SetupParams { sizes, options, receive: None, tx_mode: None, end };
         let arena = Arena::new(sizes.arena("test", 1)).unwrap();
-        let queue = open_device(&interface.device, &params.open_params("test"), &arena).unwrap();
+        let queue = open_device(&interface.device, &params.open_params("test", &[]), &arena).unwrap();
         let opened = OpenedInterface::new(&interface, queue.socket.as_slice(), params, None);
         assert_eq!(opened.zero_copy, None);
         let shown = opened.to_string();

@@ -139,24 +139,13 @@ impl SocketSizes {
     /// other half is room for pages of which some chunks are still out.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let buffers = Self::buffers(needs);
-        let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };
+        let burst = if needs.multi_buffer() { BUDGET } else { BURST };
+        let mut sizes = Self { needs, ring, burst, pages: 0 };
         let kept = if sizes.in_frags() && needs.mode != XskMode::Copy { PAGES_A_CARD_KEEPS } else { 1 };
         let (slots, hardware) = (ring as usize, kept * needs.hardware_ring as usize);
-        if sizes.needs.multi_buffer() {
-            sizes.burst = BUDGET;
-        }
-        let in_hands = buffers * (slots.max(sizes.burst) + needs.bursts * sizes.burst);
+        let in_hands = buffers * (slots.max(burst) + needs.bursts * burst);
         sizes.pages = 2 * slots + hardware + in_hands + SPARE;
         sizes
-    }
-
-    pub fn on(self, node: Option<NodeId>) -> Self {
-        Self { needs: SocketNeeds { node, ..self.needs }, ..self }
-    }
-
-    /// These sizes, with pools that record this about pages that are out.
-    pub fn recording(self, holders: Holders) -> Self {
-        Self { needs: SocketNeeds { holders, ..self.needs }, ..self }
     }
 
     /// How long packets may stay on a receive ring unseen: at 1.6 million packets a second of the MTU's
@@ -263,11 +252,12 @@ mod tests {
 
     #[test]
     fn arena_and_pools_are_on_one_node() {
-        let sizes = SocketSizes::of_mtu(1500).on(Some(NodeId(1)));
+        let mut sizes = SocketSizes::of_mtu(1500);
+        sizes.needs.node = Some(NodeId(1));
         assert_eq!(sizes.arena("", 1).node, NodePolicy::Bind(NodeId(1)));
         assert_eq!(sizes.open_params("").pool.nid, Some(NodeId(1)));
-        let anywhere = sizes.on(None);
-        assert_eq!((anywhere.arena("", 1).node, anywhere.pool().nid), (NodePolicy::Any, None));
+        sizes.needs.node = None;
+        assert_eq!((sizes.arena("", 1).node, sizes.pool().nid), (NodePolicy::Any, None));
     }
 
     #[test]
