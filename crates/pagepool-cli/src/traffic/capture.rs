@@ -18,7 +18,7 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -46,13 +46,12 @@ pub struct CaptureFile {
     /// Removes the file when dropped, if it was created here, until writing starts.
     created: Option<CreatedFile>,
     rings: Vec<Consumer<u8>>,
-    left_out: Vec<Arc<AtomicU64>>,
+    left_out: Arc<AtomicU64>,
 }
 
 pub struct Capture {
-    stop: Arc<AtomicBool>,
     writer: JoinHandle<CaptureResult>,
-    left_out: Vec<Arc<AtomicU64>>,
+    left_out: Arc<AtomicU64>,
 }
 
 const ELSEWHERE: &str = "use a FIFO, or `--pcap >(COMMAND)` in bash";
@@ -109,16 +108,14 @@ impl CaptureFile {
         };
         let created = created.then(|| CreatedFile::new(path, &file)).transpose().map_err(failed)?;
         fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?; // writes may wait
-        Ok(Self { file, path: named, created, rings: Vec::new(), left_out: Vec::new() })
+        Ok(Self { file, path: named, created, rings: Vec::new(), left_out: Arc::default() })
     }
 
     /// Makes a tap for another thread.
     pub fn tap(&mut self) -> CaptureTap {
         let (ring, end) = RingBuffer::new(RING);
-        let tap = CaptureTap { ring, left_out: Arc::default() };
         self.rings.push(end);
-        self.left_out.push(tap.left_out.clone());
-        tap
+        CaptureTap { ring, left_out: self.left_out.clone() }
     }
 
     /// Empties the file, and starts the writer.
@@ -127,12 +124,10 @@ impl CaptureFile {
         let emptied = file.metadata().and_then(|of| if of.is_file() { file.set_len(0) } else { Ok(()) });
         emptied.and_then(|()| file.write_all(&header())).map_err(|error| not_written(&path, &error))?;
         created.into_iter().for_each(std::mem::forget); // it stays
-        let stop = Arc::new(AtomicBool::new(false));
-        let writer = FileWriter { file, path: path.clone(), captured: CaptureResult::default() };
-        let (theirs, thread) = (stop.clone(), std::thread::Builder::new().name("pcap".into()));
-        let writer = thread.spawn(move || writer.write(&mut rings, &theirs));
-        let writer = writer.map_err(|error| no_thread(&error))?;
-        Ok(Capture { stop, writer, left_out })
+        let writer = FileWriter { file, path, captured: CaptureResult::default() };
+        let thread = std::thread::Builder::new().name("pcap".into());
+        let writer = thread.spawn(move || writer.write(&mut rings)).map_err(|error| no_thread(&error))?;
+        Ok(Capture { writer, left_out })
     }
 }
 
@@ -175,23 +170,17 @@ fn not_written(path: &str, error: &io::Error) -> String {
 impl Capture {
     /// Writes what is left. Call it when all threads have ended.
     pub fn finish(self) -> Result<CaptureResult, String> {
-        self.stop.store(true, Ordering::Release); // pairs with write()
         let captured = self.writer.join();
         let mut captured = captured.map_err(|_| "the thread that writes the capture panicked".to_owned())?;
-        captured.left_out +=
-            self.left_out.iter().map(|left_out| left_out.load(Ordering::Relaxed)).sum::<u64>();
+        captured.left_out += self.left_out.load(Ordering::Relaxed);
         Ok(captured)
     }
 }
 
-fn header() -> [u8; 24] {
-    let mut header = [0; 24];
-    header[..4].copy_from_slice(&MAGIC.to_ne_bytes());
-    header[4..6].copy_from_slice(&2u16.to_ne_bytes()); // version 2.4
-    header[6..8].copy_from_slice(&4u16.to_ne_bytes());
-    header[16..20].copy_from_slice(&SNAP.to_ne_bytes());
-    header[20..].copy_from_slice(&ETHERNET.to_ne_bytes());
-    header
+fn header() -> Vec<u8> {
+    let [magic, snap, link] = [MAGIC, SNAP, ETHERNET].map(u32::to_ne_bytes);
+    let version = [2, 4].map(u16::to_ne_bytes); // 2.4
+    [&magic[..], version.as_flattened(), &[0; 8], &snap, &link].concat()
 }
 
 /// Bytes of the header of a packet record.
@@ -261,11 +250,11 @@ struct FileWriter {
 }
 
 impl FileWriter {
-    /// Writes until the taps have ended.
-    fn write(mut self, rings: &mut [Consumer<u8>], stop: &AtomicBool) -> CaptureResult {
+    /// Writes until the taps are dropped.
+    fn write(mut self, rings: &mut [Consumer<u8>]) -> CaptureResult {
         loop {
-            // Loaded first: if it is set, the rings below have their last records. Pairs with finish().
-            let last = stop.load(Ordering::Acquire);
+            // Looked at first: if all taps are gone, the rings below have their last records.
+            let last = rings.iter().all(Consumer::is_abandoned);
             let mut moved = 0;
             for ring in rings.iter_mut() {
                 let available = ring.slots();
@@ -403,7 +392,8 @@ mod tests {
             ring.push_entire_slice(&vec![7; record[8] as usize]).unwrap();
         }
         let writer = FileWriter { file: full, path: "full".into(), captured: CaptureResult::default() };
-        let captured = writer.write(&mut [end], &AtomicBool::new(true));
+        drop(ring);
+        let captured = writer.write(&mut [end]);
         assert_eq!((captured.written, captured.left_out), (0, 2));
         assert!(captured.failed.is_some_and(|why| why.contains("capture file full is incomplete")));
     }
