@@ -25,7 +25,7 @@ use self::draw::draw;
 use self::draw::theme::TopTheme;
 use self::keys::Key;
 use self::sampler::Sampler;
-use self::screen::{Screen, Woken};
+use self::screen::Screen;
 use crate::report::{Terminal, colour};
 
 /// Runs until the user quits, a signal ends it, or the terminal is closed.
@@ -62,18 +62,14 @@ impl TopLoop {
                 due = self.looked + self.app.delay;
             }
             screen.draw(|frame| draw(frame, &mut self.app, self.theme))?;
-            match screen.wait(due.saturating_duration_since(Instant::now()))? {
-                Woken::Due => {}
-                Woken::Closed => return Ok(()),
-                Woken::Keys(keys) => {
-                    let delay = self.app.delay;
-                    if self.press(screen, keys)? {
-                        return Ok(());
-                    }
-                    if self.app.delay != delay {
-                        due = self.looked + self.app.delay;
-                    }
-                }
+            let keys = screen.wait(due.saturating_duration_since(Instant::now()))?;
+            let Some(keys) = keys else { return Ok(()) };
+            let delay = self.app.delay;
+            if self.press(screen, keys)? {
+                return Ok(());
+            }
+            if self.app.delay != delay {
+                due = self.looked + self.app.delay;
             }
         }
         Ok(())

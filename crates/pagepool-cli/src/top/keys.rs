@@ -111,7 +111,8 @@ fn first(bytes: &[u8], is_all: bool) -> Option<(Option<Key>, usize)> {
             [] => is_all.then_some((Some(Key::Escape), 1)),
             [0x1b, ..] => Some((Some(Key::Escape), 1)),
             [b'O', of, ..] => Some((plain_final(*of), 3)),
-            [b'[', b'[', of, ..] => Some((linux_function(*of), 4)),
+            // F1 to F5 on the Linux console.
+            [b'[', b'[', of, ..] => Some(((b'A'..=b'E').contains(of).then(|| Key::F(of - b'A' + 1)), 4)),
             [b'[', sequence @ ..] if sequence != b"[" => control(sequence, is_all),
             [b'O' | b'[', ..] => is_all.then_some((None, bytes.len())),
             [_, ..] => Some((None, 2)), // with Alt: ignored
@@ -148,11 +149,6 @@ fn plain_final(byte: u8) -> Option<Key> {
         b'M' => Key::Enter, // of the keypad
         _ => return None,
     })
-}
-
-/// F1 to F5 on the Linux console.
-fn linux_function(byte: u8) -> Option<Key> {
-    (b'A'..=b'E').contains(&byte).then(|| Key::F(byte - b'A' + 1))
 }
 
 /// `5~` and similar; modifiers after a semicolon are ignored.

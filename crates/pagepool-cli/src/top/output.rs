@@ -7,7 +7,7 @@
 //!        end.
 
 use std::fs::File;
-use std::io::{self, Stdout, Write, stdout};
+use std::io::{self, Write, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +21,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_millis(300);
 
 pub struct ScreenOutput {
-    file: ScreenFile,
+    /// The terminal, opened without blocking. `None`: standard output, whose writes may block, if the terminal
+    /// cannot be opened again: it belongs to another user, and does not control this process.
+    file: Option<File>,
     buffer: Vec<u8>,
     /// Set when the program should end.
     end: Arc<AtomicBool>,
@@ -29,19 +31,10 @@ pub struct ScreenOutput {
     last: Option<Instant>,
 }
 
-enum ScreenFile {
-    /// Opened without blocking.
-    Own(File),
-    /// Standard output, whose writes may block. Used if the terminal cannot be opened again: it belongs to
-    /// another user, and does not control this process.
-    Shared(Stdout),
-}
-
 impl ScreenOutput {
     /// Opens the terminal of standard output. After `end`, output that it does not take is dropped.
     pub fn open(end: Arc<AtomicBool>) -> Self {
-        let file = screen_calls::terminal_without_waits()
-            .map_or_else(|_| ScreenFile::Shared(stdout()), ScreenFile::Own);
+        let file = screen_calls::terminal_without_waits().ok();
         Self { file, buffer: Vec::with_capacity(1 << 16), end, last: None }
     }
 }
@@ -57,8 +50,8 @@ impl Write for ScreenOutput {
     fn flush(&mut self) -> io::Result<()> {
         let Self { file, buffer, end, last } = self;
         let written = match file {
-            ScreenFile::Own(file) => write_until(file, buffer, || is_over(end, last)),
-            ScreenFile::Shared(shared) => shared.write_all(buffer).and_then(|()| shared.flush()),
+            Some(file) => write_until(file, buffer, || is_over(end, last)),
+            None => stdout().write_all(buffer).and_then(|()| stdout().flush()),
         };
         buffer.clear();
         written

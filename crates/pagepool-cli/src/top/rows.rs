@@ -33,28 +33,20 @@ pub struct PagePlace {
     pub about: &'static str,
 }
 
-/// Makes the table of places: letter, name, colour and meaning.
-macro_rules! places {
-    ($($letter:literal $name:literal $colour:ident $about:literal;)+) => {
-        pub const PLACES: [PagePlace; 8] = [$(PagePlace {
-            letter: $letter,
-            name: $name,
-            colour: Color::$colour,
-            about: $about,
-        }),+];
-    };
+const fn place(letter: char, name: &'static str, colour: Color, about: &'static str) -> PagePlace {
+    PagePlace { letter, name, colour, about }
 }
 
-places! {
-    'c' "cache" Green "in the owner's cache: the next allocations come from here";
-    'l' "lanes" Cyan "being returned by other threads";
-    'r' "ring" Blue "returned; used at the owner's next refill";
-    'f' "fragment" LightGreen "the page that fragments are cut from";
-    'd' "deferred" Magenta "in the deferred queue: a reader may still use them";
-    'u' "uncollected" LightBlue "in returned fragments, not yet collected";
-    'w' "waiting" Yellow "at the device, waiting for packets";
-    'o' "out" Red "held by the program: in use, in queues, being sent";
-}
+pub const PLACES: [PagePlace; 8] = [
+    place('c', "cache", Color::Green, "in the owner's cache: the next allocations come from here"),
+    place('l', "lanes", Color::Cyan, "being returned by other threads"),
+    place('r', "ring", Color::Blue, "returned; used at the owner's next refill"),
+    place('f', "fragment", Color::LightGreen, "the page that fragments are cut from"),
+    place('d', "deferred", Color::Magenta, "in the deferred queue: a reader may still use them"),
+    place('u', "uncollected", Color::LightBlue, "in returned fragments, not yet collected"),
+    place('w', "waiting", Color::Yellow, "at the device, waiting for packets"),
+    place('o', "out", Color::Red, "held by the program: in use, in queues, being sent"),
+];
 
 #[derive(Clone, Debug)]
 pub struct TopRow {

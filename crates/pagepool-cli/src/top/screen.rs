@@ -44,15 +44,6 @@ type TopTerminal = RatatuiTerminal<CrosstermBackend<ScreenOutput>>;
 /// memory, and any process can set the size of a terminal.
 const MOST: Rect = Rect::new(0, 0, 1000, 500);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Woken {
-    /// The time is over, or a signal came.
-    Due,
-    Keys(Vec<Key>),
-    /// The terminal was closed.
-    Closed,
-}
-
 /// Flags set by signals, and the socket that wakes a wait.
 struct ScreenSignals {
     end: Arc<AtomicBool>,
@@ -140,8 +131,8 @@ impl Screen {
         self.terminal.resize(self.area)
     }
 
-    /// Waits for keys or a signal, at most `time`.
-    pub fn wait(&mut self, time: Duration) -> io::Result<Woken> {
+    /// Waits for keys or a signal, at most `time`. Returns the keys; `None` if the terminal was closed.
+    pub fn wait(&mut self, time: Duration) -> io::Result<Option<Vec<Key>>> {
         let time = if self.partial.is_empty() { time } else { time.min(REST_OF_KEY) };
         let mut files =
             [PollFd::new(&self.keyboard, PollFlags::IN), PollFd::new(&self.signals.wakes, PollFlags::IN)];
@@ -152,20 +143,17 @@ impl Screen {
             while matches!((&self.signals.wakes).read(&mut bytes), Ok(1..)) {}
         }
         if keys.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-            return Ok(Woken::Closed);
+            return Ok(None);
         }
-        if keys.contains(PollFlags::IN) {
+        let has_more = keys.contains(PollFlags::IN);
+        if has_more {
             let mut bytes = [0; 1024];
             match self.keyboard.read(&mut bytes)? {
-                0 => return Ok(Woken::Closed),
+                0 => return Ok(None),
                 length => self.partial.extend(&bytes[..length]),
             }
-            return Ok(Woken::Keys(decode(&mut self.partial, false)));
         }
-        match self.partial.is_empty() {
-            true => Ok(Woken::Due),
-            false => Ok(Woken::Keys(decode(&mut self.partial, true))),
-        }
+        Ok(Some(decode(&mut self.partial, !has_more)))
     }
 }
 

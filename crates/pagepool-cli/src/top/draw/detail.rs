@@ -41,6 +41,7 @@ pub fn lines(app: &TopApp, columns: usize, theme: TopTheme) -> Vec<Line<'static>
 }
 
 type NamedFigure<'a> = (&'a str, fn(&PastLook) -> f64);
+type Counters = Vec<(&'static str, u64)>;
 
 struct DetailPage {
     columns: usize,
@@ -78,12 +79,11 @@ impl DetailPage {
         }
         self.holders(pool.holders.as_ref());
         self.heading("Counters: total, per second, and what they mean");
-        let seconds = moved.as_ref().map(|moved| moved.over.as_secs_f64());
-        let rates = moved.as_ref().map(|moved| moved.stats.fields());
-        self.counters(pool.stats.fields(), rates, seconds, Stats::DOCS);
+        let moved = moved.as_ref().map(|moved| (moved.stats.fields(), moved.over.as_secs_f64()));
+        self.counters(pool.stats.fields(), moved, Stats::DOCS);
         if has_deferred(&pool.deferred) {
             self.heading("Deferred queue");
-            self.counters(pool.deferred.fields(), None, None, DeferredStats::DOCS);
+            self.counters(pool.deferred.fields(), None, DeferredStats::DOCS);
         }
         self.heading("Parameters");
         self.add(listed(&pool.params));
@@ -111,9 +111,9 @@ impl DetailPage {
         };
         self.heading("Counters: total, per second, and what they mean in a pool of pagepool");
         let moved = app.sampled.kernel_moved(pool);
-        let seconds = moved.map(|(_, over)| over.as_secs_f64());
+        let moved = moved.map(|(moved, over)| (moved.fields(), over.as_secs_f64()));
         let docs = stats.fields().iter().map(|(name, _)| doc_of(name)).collect::<Vec<_>>();
-        self.counters(stats.fields(), moved.map(|(moved, _)| moved.fields()), seconds, &docs);
+        self.counters(stats.fields(), moved, &docs);
     }
 
     /// A sparkline for each figure.
@@ -176,22 +176,17 @@ impl DetailPage {
         }
     }
 
-    /// Each counter with its rate and meaning; if one rises and that is not normal, also its remedy.
-    fn counters(
-        &mut self,
-        fields: Vec<(&'static str, u64)>,
-        moved: Option<Vec<(&'static str, u64)>>,
-        seconds: Option<f64>,
-        docs: &[&str],
-    ) {
+    /// Each counter with its rate and meaning; if one rises and that is not normal, also its remedy. `moved`:
+    /// what the counters grew by in how many seconds.
+    fn counters(&mut self, fields: Counters, moved: Option<(Counters, f64)>, docs: &[&str]) {
         for (at, ((name, value), doc)) in fields.into_iter().zip(docs).enumerate() {
-            let moved = moved.as_ref().and_then(|moved| moved.get(at)).map(|(_, moved)| *moved);
-            let each_second = moved.zip(seconds).filter(|(_, seconds)| *seconds > 0.0);
+            let moved = moved.as_ref().and_then(|(all, seconds)| Some((all.get(at)?.1, *seconds)));
+            let each_second = moved.filter(|(_, seconds)| *seconds > 0.0);
             let each_second = each_second.map(|(moved, seconds)| moved as f64 / seconds);
             let head = format!("{name:<24} {:>18} {:>9}/s", grouped(value), rate(each_second, 9));
             let doc = paragraphs(doc).collect::<Vec<_>>().join(" ");
             let (what, remedy) = doc.split_once("If it rises: ").unwrap_or((&doc, ""));
-            let is_rising = moved > Some(0) && !remedy.starts_with("normal");
+            let is_rising = moved.is_some_and(|(moved, _)| moved > 0) && !remedy.starts_with("normal");
             let remedy = is_rising.then(|| format!("It rises: {remedy}"));
             self.counter(head, what.trim_end(), remedy.as_deref());
         }
@@ -272,7 +267,7 @@ mod tests {
     fn a_counter_that_rises_without_need_says_what_to_do() {
         const DOCS: &str = "Times of it. Others, too. If it rises: raise `it`.";
         let lines = |moved, doc| {
-            text(|page| page.counters(vec![("it", 20)], Some(vec![("it", moved)]), Some(2.0), &[doc]))
+            text(|page| page.counters(vec![("it", 20)], Some((vec![("it", moved)], 2.0)), &[doc]))
         };
         let head = format!("{:<24} {:>18} {:>9}/s", "it", 20, 5);
         assert_eq!(

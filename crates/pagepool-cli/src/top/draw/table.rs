@@ -91,18 +91,14 @@ fn rates(rows: &[&TopRow], theme: TopTheme) -> Line<'static> {
     let (slow, starved) = (sum(|rates| rates.slow), sum(|rates| rates.starved.unwrap_or(0.0)));
     let rare = |figure: Option<f64>, colour| figure.filter(|figure| *figure > 0.0).map(|_| colour);
     let text = |what: &str, figure| format!("{what} {}/s", rate(figure, 6));
-    let gap = || Span::raw("  ");
-    Line::from(vec![
+    let parts = [
         Span::raw(text("alloc", allocated)),
-        gap(),
         Span::raw(text("returned", sum(|rates| rates.returned))),
-        gap(),
         Span::raw(format!("recycled {recycled}")),
-        gap(),
         Span::styled(text("slow", slow), theme.judged(rare(slow, Colour::Caution))),
-        gap(),
         Span::styled(text("starved", starved), theme.judged(rare(starved, Colour::Bad))),
-    ])
+    ];
+    Line::from_iter(parts.into_iter().flat_map(|part| [Span::raw("  "), part]).skip(1))
 }
 
 fn sums(rows: &[&TopRow]) -> [u64; PLACES.len()] {
