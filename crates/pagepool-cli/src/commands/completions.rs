@@ -1,6 +1,5 @@
 //! `pagepool completions`: what a shell suggests after `pagepool`.
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory};
@@ -18,15 +17,10 @@ pub struct CompletionsArgs {
 
 impl Command for CompletionsArgs {
     fn execute(&self) -> Result<ExitCode, String> {
-        let mut script = Vec::new();
-        write_script(self.shell, &mut script).map_err(|error| error.to_string())?;
+        let (mut command, mut script) = (Cli::command().bin_name("pagepool"), Vec::<u8>::new());
+        command.build();
+        self.shell.try_generate(&command, &mut script).map_err(|error| error.to_string())?;
         output::text(&String::from_utf8_lossy(&script));
         Ok(ExitCode::SUCCESS)
     }
-}
-
-pub fn write_script(shell: Shell, to: &mut dyn io::Write) -> io::Result<()> {
-    let mut command = Cli::command().bin_name("pagepool");
-    command.build();
-    shell.try_generate(&command, to)
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use pagepool_watch::RunFolder;
 
 use self::client::{MOST_BYTES, MetricsClient};
-use self::request::{RequestHead, content_type, read_head};
+use self::request::{content_type, read_head};
 use super::metrics_text::metrics;
 use crate::report::output;
 use crate::signals::Signals;
@@ -81,22 +81,20 @@ fn close_one(clients: &mut Vec<MetricsClient>) {
 fn answer(head: &[u8], comes_more: bool, folder: &RunFolder) -> Option<Vec<u8>> {
     let plain = || "text/plain; charset=utf-8".to_owned();
     let short = |status, body: &str| (status, plain(), body.to_owned());
-    let too_large =
-        || short("431 Request Header Fields Too Large", "The head is too large: at most 8 KiB.\n");
     let asked = read_head(head);
-    let has_body = !matches!(asked, RequestHead::Complete("HEAD", ..));
+    let has_body = !matches!(asked, Ok(Some(("HEAD", ..))));
     let (status, kind, body) = match asked {
-        RequestHead::Incomplete if comes_more => return None,
-        RequestHead::Incomplete if head.len() < MOST_BYTES => {
-            short("400 Bad Request", "The request is incomplete.\n")
+        Ok(None) if comes_more => return None,
+        Ok(None) if head.len() < MOST_BYTES => short("400 Bad Request", "The request is incomplete.\n"),
+        Ok(None) | Err(httparse::Error::TooManyHeaders) => {
+            short("431 Request Header Fields Too Large", "The head is too large: at most 8 KiB.\n")
         }
-        RequestHead::Incomplete | RequestHead::TooLarge => too_large(),
-        RequestHead::Malformed => short("400 Bad Request", "This is not an HTTP/1 request.\n"),
-        RequestHead::Complete("GET" | "HEAD", "/metrics", format) => {
+        Err(_) => short("400 Bad Request", "This is not an HTTP/1 request.\n"),
+        Ok(Some(("GET" | "HEAD", "/metrics", format))) => {
             ("200 OK", content_type(format), metrics(folder, format))
         }
-        RequestHead::Complete("GET" | "HEAD", ..) => short("404 Not Found", "Metrics are at /metrics.\n"),
-        RequestHead::Complete(..) => short("405 Method Not Allowed", "Use GET.\n"),
+        Ok(Some(("GET" | "HEAD", ..))) => short("404 Not Found", "Metrics are at /metrics.\n"),
+        Ok(Some(_)) => short("405 Method Not Allowed", "Use GET.\n"),
     };
     let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
     let length = body.len();

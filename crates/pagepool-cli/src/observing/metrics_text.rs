@@ -24,20 +24,18 @@ fn unreadable_files(count: usize) -> String {
 
 /// The meaning of a counter of a socket or a port.
 fn meaning(kind: &str, counter: &str) -> Option<&'static str> {
-    let of = |names: &[&str], docs: &'static [&'static str]| {
-        let at = names.iter().position(|name| *name == counter)?;
-        docs.get(at).copied()
-    };
-    match kind {
+    let tables = match kind {
         "socket" | "nic" => {
-            of(DeviceStats::NAMES, DeviceStats::DOCS).or_else(|| of(KernelStats::NAMES, KernelStats::DOCS))
+            [(DeviceStats::NAMES, DeviceStats::DOCS), (KernelStats::NAMES, KernelStats::DOCS)]
         }
-        "port" if counter == "waiting" => Some("Now: buffers of frames that wait for the transmit ring."),
-        "port" => {
-            of(ForwardStats::NAMES, ForwardStats::DOCS).or_else(|| of(PathStats::NAMES, PathStats::DOCS))
+        "port" if counter == "waiting" => {
+            return Some("Now: buffers of frames that wait for the transmit ring.");
         }
-        _ => None,
-    }
+        "port" => [(ForwardStats::NAMES, ForwardStats::DOCS), (PathStats::NAMES, PathStats::DOCS)],
+        _ => return None,
+    };
+    let at = |names: &[&str]| names.iter().position(|name| *name == counter);
+    tables.into_iter().find_map(|(names, docs)| docs.get(at(names)?).copied())
 }
 
 #[cfg(test)]

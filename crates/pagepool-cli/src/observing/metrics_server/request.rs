@@ -1,36 +1,25 @@
 //! The request of a client: method, path, and preferred format.
 
-use httparse::{EMPTY_HEADER, Error, Header, Request, Status};
+use httparse::{EMPTY_HEADER, Error, Header, Request};
 use pagepool_watch::MetricsFormat;
 
 /// The format for a client that prefers neither, or does not say.
 const USUAL: MetricsFormat = MetricsFormat::OpenMetrics;
 const MOST_FIELDS: usize = 100;
 
-#[derive(Debug, PartialEq)]
-pub enum RequestHead<'a> {
-    Incomplete,
-    /// It has more fields than the limit.
-    TooLarge,
-    /// It is not HTTP/1.
-    Malformed,
-    /// Method, path, and the format that the client prefers.
-    Complete(&'a str, &'a str, MetricsFormat),
-}
+/// Method, path, and the format that the client prefers.
+pub type RequestHead<'a> = (&'a str, &'a str, MetricsFormat);
 
-/// Reads the head of a request (RFC 9112).
-pub fn read_head(bytes: &[u8]) -> RequestHead<'_> {
+/// Reads the head of a request (RFC 9112); `None` if it is incomplete. An error if it is not HTTP/1, or has too
+/// many fields.
+pub fn read_head(bytes: &[u8]) -> Result<Option<RequestHead<'_>>, Error> {
     let mut fields = [EMPTY_HEADER; MOST_FIELDS];
     let mut request = Request::new(&mut fields);
-    match request.parse(bytes) {
-        Ok(Status::Complete(_)) => {
-            let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
-            RequestHead::Complete(method, path_of(target), preferred(request.headers))
-        }
-        Ok(Status::Partial) => RequestHead::Incomplete,
-        Err(Error::TooManyHeaders) => RequestHead::TooLarge,
-        Err(_) => RequestHead::Malformed,
+    if request.parse(bytes)?.is_partial() {
+        return Ok(None);
     }
+    let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
+    Ok(Some((method, path_of(target), preferred(request.headers))))
 }
 
 /// The path of a target: `/metrics?x=1`, or `http://host/metrics` from a proxy.
@@ -112,10 +101,7 @@ mod tests {
 
     /// Method and path of a complete request.
     fn asked(head: &str) -> Option<(&str, &str)> {
-        match read_head(head.as_bytes()) {
-            RequestHead::Complete(method, path, _) => Some((method, path)),
-            _ => None,
-        }
+        read_head(head.as_bytes()).ok()?.map(|(method, path, _)| (method, path))
     }
 
     #[test]
@@ -127,7 +113,7 @@ mod tests {
                         let head = format!("{before}GET {target} HTTP/{version}{end}Host: x{end}{end}");
                         assert_eq!(asked(&head), Some(("GET", "/metrics")), "{head:?}");
                         let part = read_head(&head.as_bytes()[..head.len() - end.len()]);
-                        assert_eq!(part, RequestHead::Incomplete, "{head:?}");
+                        assert_eq!(part, Ok(None), "{head:?}");
                     }
                 }
             }
@@ -152,10 +138,10 @@ mod tests {
             b"GET /metrics HTTP/1.1\r\nno field\r\n\r\n",
             b"GET /metrics HTTP/1.1\r\nA : b\r\n\r\n",
         ] {
-            assert_eq!(read_head(bad), RequestHead::Malformed, "{bad:?}");
+            assert!(read_head(bad).is_err_and(|error| error != Error::TooManyHeaders), "{bad:?}");
         }
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MOST_FIELDS + 1));
-        assert_eq!(read_head(many.as_bytes()), RequestHead::TooLarge);
+        assert_eq!(read_head(many.as_bytes()), Err(Error::TooManyHeaders));
     }
 
     #[test]
@@ -188,13 +174,12 @@ mod tests {
             (new, open),
         ] {
             let head = format!("GET /metrics HTTP/1.1\r\nHost: x\r\naCCEPT:{accept}\r\n\r\n");
-            let complete = RequestHead::Complete("GET", "/metrics", format);
-            assert_eq!(read_head(head.as_bytes()), complete, "{accept}");
+            assert_eq!(read_head(head.as_bytes()), Ok(Some(("GET", "/metrics", format))), "{accept}");
         }
-        assert_eq!(read_head(b"GET / HTTP/1.1\r\n\r\n"), RequestHead::Complete("GET", "/", open));
+        assert_eq!(read_head(b"GET / HTTP/1.1\r\n\r\n"), Ok(Some(("GET", "/", open))));
         let two =
             b"GET / HTTP/1.1\r\nAccept: application/openmetrics-text;q=0.1\r\nAccept: text/plain\r\n\r\n";
-        assert_eq!(read_head(two), RequestHead::Complete("GET", "/", plain), "two lines are one list");
+        assert_eq!(read_head(two), Ok(Some(("GET", "/", plain))), "two lines are one list");
         assert_eq!(content_type(plain), "text/plain; version=0.0.4; charset=utf-8");
     }
 }
