@@ -54,10 +54,8 @@ impl FigureOptions {
 
     /// Prints text for people. With --json=end it goes to standard error, and only if --stats-every is given.
     pub fn print(&self, text: &dyn Display) {
-        match (self.json, self.stats_every) {
-            (None, _) => output::line(text),
-            (Some(JsonForm::End), Some(_)) => output::beside_json(text),
-            _ => {}
+        if self.json.is_none() || self.stats_every.is_some() {
+            self.row(text);
         }
     }
 

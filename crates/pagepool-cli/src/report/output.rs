@@ -22,15 +22,9 @@ use super::exit_status;
 use super::live_line::LiveLine;
 use super::terminal::{Terminal, fold, in_line, plain, width};
 
-/// Why standard output could not be written: at most once in a process.
-static FAILURE: OnceLock<WriteFailure> = OnceLock::new();
-
-enum WriteFailure {
-    /// The reader closed the pipe.
-    Unread,
-    /// Another error, in the kernel's words.
-    Refused(String),
-}
+/// Why standard output could not be written, in the kernel's words: at most once in a process. `None`: the
+/// reader closed the pipe.
+static FAILURE: OnceLock<Option<String>> = OnceLock::new();
 
 /// The indent of continued lines.
 const INDENT: usize = 2;
@@ -135,11 +129,8 @@ impl Drawn {
 
 /// Finishes what is drawn: a live block stays above the next output, a progress line disappears.
 pub fn finish_drawing() {
-    let mut drawn = lock_drawn();
-    if drawn.progress.is_some() {
-        clear(&mut drawn);
-    }
-    *drawn = Drawn::nothing();
+    progress_end();
+    *lock_drawn() = Drawn::nothing();
 }
 
 /// Removes what is drawn. A live block is drawn again below when its figures are due.
@@ -202,10 +193,7 @@ pub fn failed() -> bool {
 
 /// Records that standard output could not be written, and why.
 pub fn fail(error: &io::Error) {
-    let why = match error.kind() {
-        io::ErrorKind::BrokenPipe => WriteFailure::Unread,
-        _ => WriteFailure::Refused(reason(error)),
-    };
+    let why = (error.kind() != io::ErrorKind::BrokenPipe).then(|| reason(error));
     let _ = FAILURE.set(why); // the first reason counts
 }
 
@@ -218,7 +206,7 @@ fn reason(error: &io::Error) -> String {
 /// The exit status of the command: this one, or [`FAILED`](exit_status::FAILED) if its output could not be
 /// written.
 pub fn exit_status(status: ExitCode) -> ExitCode {
-    let Some(WriteFailure::Refused(why)) = FAILURE.get() else { return status };
+    let Some(Some(why)) = FAILURE.get() else { return status };
     error(format_args!("cannot write results: {why}"));
     exit_status::FAILED.into()
 }

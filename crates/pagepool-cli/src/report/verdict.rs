@@ -24,7 +24,7 @@ const NOTHING_MOVED: &str = "No packets moved. Buffers: all returned.";
 const RETURNED: &str = "every buffer was returned";
 
 /// Figures, in the order of printing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Verdict {
     fields: Vec<(&'static str, Value)>,
     /// Lines for people, each with the indent of its continuation.
@@ -45,16 +45,7 @@ pub struct Verdict {
 impl Verdict {
     /// A verdict without failures so far. `proof`: what the run proves if that stays so.
     pub fn new(proof: impl Into<String>) -> Self {
-        Self {
-            fields: Vec::new(),
-            lines: vec![(String::new(), 0)],
-            failures: Vec::new(),
-            idle: false,
-            gone: None,
-            returned: false,
-            loss: None,
-            proof: proof.into(),
-        }
+        Self { lines: vec![(String::new(), 0)], proof: proof.into(), ..Self::default() }
     }
 
     pub fn field(&mut self, key: &'static str, value: impl Serialize) {
