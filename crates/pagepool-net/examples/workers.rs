@@ -10,10 +10,13 @@ use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
 /// A worker: answers packets that have a sender, and drops the rest.
 fn work(mut packets: HandoffRx, mut answers: HandoffTx) {
+    let mut burst = Vec::with_capacity(32);
     while packets.wait(Duration::MAX) != Wake::Gone {
-        while let Some(mut packet) = packets.recv() {
-            if packet.swap_endpoints() {
-                let _ = answers.send(packet); // a full ring returns the frame, which is dropped
+        while packets.recv_burst(&mut burst) > 0 {
+            for mut packet in burst.drain(..) {
+                if packet.swap_endpoints() {
+                    let _ = answers.send(packet); // a full ring returns the frame, which is dropped
+                }
             }
         }
         answers.flush(); // wakes the polling thread once for all frames

@@ -374,6 +374,28 @@ fn a_handoff_without_room_or_without_another_end_drops() {
     assert_eq!((forwarder.stats(port).unwrap().handoff_full, out(&handle)), (50, 0));
 }
 
+#[test]
+fn a_handoff_passes_frames_in_batches_and_in_order() {
+    let (pool, (mut outlet, mut inlet)) = (pool(Vec::new()), handoff(40).expect("a size that may be"));
+    let frame = |len| XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap());
+    let mut burst = Vec::with_capacity(24);
+    for len in 1..=31 {
+        outlet.send(frame(len)).expect("there is room");
+    }
+    assert_eq!(inlet.recv_burst(&mut burst), 0, "the sender keeps them");
+    outlet.send(frame(32)).expect("there is room");
+    (33..=40).for_each(|len| outlet.send(frame(len)).expect("there is room"));
+    assert!(outlet.send(frame(41)).is_err(), "with the kept ones the ring is full");
+    assert_eq!(inlet.recv_burst(&mut burst), 24, "as many as the vector holds");
+    assert_eq!((burst.capacity(), inlet.recv_burst(&mut burst)), (24, 0));
+    let mut lengths: Vec<_> = burst.drain(..).map(|frame| frame.len()).collect();
+    assert!(outlet.send(frame(41)).is_ok());
+    drop(outlet);
+    lengths.extend(std::iter::from_fn(|| inlet.recv()).map(|frame| frame.len()));
+    assert_eq!(lengths, Vec::from_iter(1..=41), "a drop flushes");
+    assert_eq!((inlet.wait(Duration::ZERO), pool.inflight().out), (Wake::Gone, 0));
+}
+
 /// How the two threads run decides whether the ring is ever empty: so several times.
 #[test]
 fn a_receiver_ends_while_its_sender_goes_on() {

@@ -2,17 +2,19 @@
 //!
 //! What   a bounded ring with one producer and one consumer. Only the frame moves; its buffers stay in place,
 //!        and return on the thread that drops it.
+//! Batch  the sender keeps up to 31 frames, and puts them into the ring together: then neither thread reads
+//!        the other's index for each frame.
 //! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, because the receiver may
 //!        sleep. It rings a last time when it is dropped, after its end of the ring.
-//! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A full ring returns the
-//!        frame.
+//! Cost   a slot of 32 bytes, a release store for 32 frames, no lock; a fence for each round. A full ring
+//!        returns the frame.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::{Error, XdpFrame};
-use rtrb::{Consumer, Producer, PushError, RingBuffer};
+use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::device::doorbell::Doorbell;
 use crate::device::{Armed, Wake};
@@ -21,6 +23,8 @@ use crate::sys::event::wait_readable;
 
 /// The most frames of a handoff.
 const MOST: usize = 1 << 16;
+/// The sender puts so many frames into the ring together.
+const BATCH: usize = 32;
 
 /// Makes a ring for at most `frames` frames to another thread. Give either end to a [`Forwarder`]
 /// ([`add_remote`], [`add_handoff`]) or to your own thread:
@@ -60,7 +64,7 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
     let (frames, into) = RingBuffer::new(frames);
     let bell = Arc::new(Doorbell::new()?);
     Ok((
-        HandoffTx { frames, bell: LastRing(bell.clone()), owes: false },
+        HandoffTx { kept: Vec::with_capacity(BATCH), frames, bell: LastRing(bell.clone()), owes: false },
         HandoffRx { frames: into, bell, armed: false },
     ))
 }
@@ -68,6 +72,8 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
 /// The sending end of a [`handoff`]: a remote port of a forwarder, or owned by your thread.
 #[derive(Debug)]
 pub struct HandoffTx {
+    /// Frames that are not in the ring yet. It has room for them.
+    kept: Vec<XdpFrame>,
     frames: Producer<XdpFrame>,
     /// After the ring's end: fields are dropped in this order.
     bell: LastRing,
@@ -86,24 +92,49 @@ impl Drop for LastRing {
 }
 
 impl HandoffTx {
-    /// Hands a frame over. Returns it if there is no room, or if the other end was dropped. Wakes no thread
-    /// before [`flush`](Self::flush). A release store; see [`handoff`] for an example.
+    /// Hands a frame over. Returns it if there is no room, or if the other end was dropped. The other end
+    /// gets it with the next [`flush`](Self::flush), or with 31 more frames, but is woken only by a flush.
+    /// See [`handoff`] for an example.
     #[inline]
     pub fn send(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         if self.frames.is_abandoned() {
             return Err(frame);
         }
+        let kept = self.kept.len();
+        if self.frames.cached_slots() <= kept && self.frames.slots() <= kept {
+            self.publish(); // a caller that tries again may not flush
+            return Err(frame);
+        }
         self.owes = true;
-        self.frames.push(frame).map_err(|PushError::Full(frame)| frame)
+        self.kept.push(frame);
+        if self.kept.len() == BATCH {
+            self.publish();
+        }
+        Ok(())
     }
 
-    /// Wakes the other end if anything was sent since the last flush: call it once for all frames of a round.
-    /// Costs a fence, and a system call if the other end sleeps. A drop flushes, too.
+    /// Puts the kept frames into the ring.
+    fn publish(&mut self) {
+        if let Ok(room) = self.frames.write_chunk_uninit(self.kept.len()) {
+            room.fill_from_iter(self.kept.drain(..));
+        }
+    }
+
+    /// Gives all frames to the other end, and wakes it if anything was sent since the last flush: call it
+    /// once for all frames of a round. Costs a fence, and a system call if the other end sleeps. A drop
+    /// flushes, too.
     #[inline]
     pub fn flush(&mut self) {
         if std::mem::take(&mut self.owes) {
+            self.publish();
             self.bell.0.ring();
         }
+    }
+}
+
+impl Drop for HandoffTx {
+    fn drop(&mut self) {
+        self.publish();
     }
 }
 
@@ -121,6 +152,32 @@ impl HandoffRx {
     #[inline]
     pub fn recv(&mut self) -> Option<XdpFrame> {
         self.frames.pop().ok()
+    }
+
+    /// Appends the oldest frames to `frames`, as many as fit its capacity: it never allocates. Returns how
+    /// many. Costs less than [`recv`](Self::recv) for each.
+    ///
+    /// ```
+    /// # use pagepool::{XdpFrame, XdpFrameBulk};
+    /// fn work(packets: &mut pagepool_net::HandoffRx, burst: &mut Vec<XdpFrame>, done: &mut XdpFrameBulk) {
+    ///     while packets.recv_burst(burst) > 0 {
+    ///         for frame in burst.drain(..) {
+    ///             println!("{} bytes", frame.len());
+    ///             done.push(frame);
+    ///         }
+    ///         done.flush(); // their buffers return together
+    ///     }
+    /// }
+    /// ```
+    #[inline]
+    pub fn recv_burst(&mut self, frames: &mut Vec<XdpFrame>) -> usize {
+        let room = frames.capacity() - frames.len();
+        let there = self.frames.cached_slots();
+        let there = if there == 0 { self.frames.slots() } else { there };
+        let Ok(taken) = self.frames.read_chunk(there.min(room)) else { return 0 };
+        let before = frames.len();
+        frames.extend(taken);
+        frames.len() - before
     }
 
     /// Sleeps until there is a frame, or for `timeout`. `Gone` once the sending end was dropped and all its
