@@ -63,7 +63,7 @@ enum BenchReport {
     Mtu,
     /// Refill with and without regard to the NUMA node, on a simulated machine with two nodes
     Numa,
-    /// Returns from a second core, alternating with DPDK's mempool, if installed, on the same work
+    /// Returns from a second core, alternating with DPDK's mempool and packet buffers, if installed
     Across {
         /// How often each of the two runs each row; the table has the medians
         #[arg(long, default_value_t = 9, value_parser = count_of::<u8>("rounds", 1..=99))]

@@ -1,6 +1,6 @@
 //! Code to compare the pool with.
 
-pub mod mempool;
+pub mod dpdk;
 pub mod mpsc;
 pub mod page_frag;
 pub mod spsc;

@@ -3,6 +3,7 @@
 mod arena;
 mod fifo;
 pub mod frags;
+pub mod handoff;
 mod long_way;
 mod owner;
 mod packets;
@@ -25,6 +26,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         fifo::TABLE,
         long_way::TABLE,
         remote::TABLE,
+        handoff::TABLE,
         frags::TABLE,
         skb::TABLE,
         rival::TABLE,

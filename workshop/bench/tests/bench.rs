@@ -171,5 +171,5 @@ fn across_measures_both_in_turns_or_says_what_is_missing() {
         .output()
         .expect("it runs");
     assert!(without.status.success(), "{}", text(&without.stderr));
-    assert!(text(&without.stdout).contains("mempool: not measured"), "{}", text(&without.stdout));
+    assert!(text(&without.stdout).contains("DPDK: not measured"), "{}", text(&without.stdout));
 }

@@ -1,19 +1,19 @@
 //! `pagepool-bench across`: the cost of passing buffers to a second core that returns them, beside DPDK's
-//! default mempool.
+//! default mempool and its packet buffers.
 //!
-//! Each row of a round runs ours, then theirs, with `line_round_trip` before and after. Two CPUs of a virtual
+//! Each row of a round runs ours, then each of theirs, with `line_round_trip` before and after. Two CPUs of a virtual
 //! machine are sometimes near each other and sometimes far, which changes figures by a factor of two to four.
 //! Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all the
-//! time. Each round creates new pools and a new mempool, because the place of memory changes figures, too.
+//! time. Each round creates new pools on both sides, because the place of memory changes figures, too.
 
 use crate::measure::counted::{Rule, check};
 use crate::measure::summary::Summary;
 use crate::measure::workload::{MakeReady, Plan};
 use crate::measure::{clock, measure};
-use crate::rivals::mempool::{Mempool, MempoolProgram, huge_pages_reserved};
+use crate::rivals::dpdk::{Dpdk, DpdkProgram, Kind, huge_pages_reserved};
 use crate::rivals::spsc::BURST;
 use crate::sys;
-use crate::workloads::{frags, remote, yardsticks};
+use crate::workloads::{frags, handoff, remote, yardsticks};
 use pagepool_cli::report::output;
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ const NEAR_NS: f64 = 280.0;
 /// For the round trip.
 const LOOK: Plan = Plan { repeats: 3, buffers: 2048 };
 
-/// A row: our workload, and the mempool's.
+/// A row: our workload, and DPDK's.
 struct AcrossCase {
     calls: &'static str,
     moves: &'static str,
@@ -48,6 +48,7 @@ const fn case(
 const HANDLES: &str = "handles, 16 bytes";
 const BATCHES: &str = "batches in place";
 const FRAGS: &str = "handles of 2 KiB fragments";
+const HANDOFF: &str = "frames, by handoff";
 const PAGES_HOME: &[Rule] = remote::BY_MESSAGE;
 const FRAGS_HOME: &[Rule] = frags::OF_HUGE;
 
@@ -61,6 +62,8 @@ const CASES: &[AcrossCase] = &[
     case("single, touched", FRAGS, true, 1, frags::huge_frags::<true>, FRAGS_HOME),
     case("bulk of 32", FRAGS, false, BURST, frags::huge_frags_in_bulk::<false>, FRAGS_HOME),
     case("bulk of 32, touched", FRAGS, true, BURST, frags::huge_frags_in_bulk::<true>, FRAGS_HOME),
+    case("single, touched", HANDOFF, true, 1, handoff::one_by_one, PAGES_HOME),
+    case("bulk of 32, touched", HANDOFF, true, BURST, handoff::in_bursts, PAGES_HOME),
 ];
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -69,6 +72,7 @@ struct AcrossPair {
     line_ns: [f64; 2],
     ours_ns: f64,
     mempool_ns: Option<f64>,
+    pktmbuf_ns: Option<f64>,
 }
 
 impl AcrossPair {
@@ -105,20 +109,19 @@ pub struct AcrossRow {
 pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> {
     let cpus = sys::two_cpus().ok_or("requires a second CPU, but this process may use only one")?;
     sys::pin_to(cpus[0]);
-    let program = MempoolProgram::compile();
+    let program = DpdkProgram::compile();
     let row = |case: &AcrossCase| AcrossRow { calls: case.calls, moves: case.moves, pairs: Vec::new() };
     let mut rows: Vec<AcrossRow> = CASES.iter().map(row).collect();
     let mut failed = Vec::new();
     for round in 1..=rounds {
         output::progress(format_args!("bench across: round {round} of {rounds}"));
-        let mut mempool = program.as_ref().ok().map(|program| program.start(cpus)).transpose()?;
+        let mut dpdk = program.as_ref().ok().map(|program| program.start(cpus)).transpose()?;
         for (case, row) in CASES.iter().zip(&mut rows) {
-            row.pairs.push(pair(plan, case, mempool.as_mut(), cpus[1], &mut failed)?);
+            row.pairs.push(pair(plan, case, dpdk.as_mut(), cpus[1], &mut failed)?);
         }
     }
-    let head =
-        ["calls", "ours moves", "lines", "rounds", "ours ns", "min to max", "mempool", "min to max", "ratio"];
-    let mut table = table(&[&head[..], &["min to max"]].concat(), 3);
+    let head = ["calls", "ours moves", "lines", "rounds", "ours ns", "mempool", "ratio", "pktmbuf", "ratio"];
+    let mut table = table(&head, 3);
     for row in &rows {
         for state in [AcrossState::Near, AcrossState::Far] {
             cells(row, state).map(|cells| table.add_row(cells));
@@ -130,7 +133,7 @@ pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> 
 fn pair(
     plan: Plan,
     case: &AcrossCase,
-    mempool: Option<&mut Mempool>,
+    mut dpdk: Option<&mut Dpdk>,
     second: usize,
     failed: &mut Vec<String>,
 ) -> Result<AcrossPair, String> {
@@ -139,10 +142,13 @@ fn pair(
     if let Err(why) = check(&ours.counted, case.rules, ours.buffers) {
         failed.push(format!("{}, {}: {why}", case.calls, case.moves));
     }
-    let theirs = mempool.map(|mempool| mempool.measure(case.touch, case.bulk, plan)).transpose()?;
+    let mut theirs = |kind| {
+        let ns = dpdk.as_mut().map(|dpdk| dpdk.measure(kind, case.touch, case.bulk, plan)).transpose()?;
+        Ok::<_, String>(ns.and_then(|ns| Summary::median(&ns)))
+    };
+    let (mempool_ns, pktmbuf_ns) = (theirs(Kind::Mempool)?, theirs(Kind::Pktmbuf)?);
     let ours_ns = Summary::median(&ours.ticks).ok_or("no repetitions")? / clock::ticks_per_ns();
-    let mempool_ns = theirs.and_then(|ns| Summary::median(&ns));
-    Ok(AcrossPair { line_ns: [before, look(second)?], ours_ns, mempool_ns })
+    Ok(AcrossPair { line_ns: [before, look(second)?], ours_ns, mempool_ns, pktmbuf_ns })
 }
 
 /// The round trip of a cache line to the second CPU, in nanoseconds.
@@ -159,23 +165,26 @@ fn cells(row: &AcrossRow, state: AcrossState) -> Option<Vec<String>> {
     };
     let ours = of(|pair| Some(pair.ours_ns));
     ours?;
-    let mempool = of(|pair| pair.mempool_ns);
-    let ratio = of(|pair| Some(pair.ours_ns / pair.mempool_ns?));
+    let mempool = [of(|pair| pair.mempool_ns), of(|pair| Some(pair.ours_ns / pair.mempool_ns?))];
+    let pktmbuf = [of(|pair| pair.pktmbuf_ns), of(|pair| Some(pair.ours_ns / pair.pktmbuf_ns?))];
     let mut cells = vec![row.calls.into(), row.moves.into(), state.name().into(), pairs.len().to_string()];
-    for summary in [ours, mempool, ratio] {
-        let words = |Summary { min, med, max }| [format!("{med:.2}"), format!("{min:.2} to {max:.2}")];
-        cells.extend(summary.map_or(["-".into(), "-".into()], words));
-    }
+    let words = |Summary { min, med, max }| format!("{med:.2} ({min:.2}-{max:.2})");
+    let summaries = [ours].into_iter().chain(mempool).chain(pktmbuf);
+    cells.extend(summaries.map(|summary| summary.map_or("-".into(), words)));
     Some(cells)
 }
 
-fn about(cpus: [usize; 2], program: &Result<MempoolProgram, String>, rows: &[AcrossRow]) -> String {
+fn about(cpus: [usize; 2], program: &Result<DpdkProgram, String>, rows: &[AcrossRow]) -> String {
     let lines: Vec<f64> = rows.iter().flat_map(|row| &row.pairs).flat_map(|pair| pair.line_ns).collect();
     let Summary { min, med, max } = Summary::of(&lines).unwrap_or(Summary { min: 0.0, med: 0.0, max: 0.0 });
     let mixed = rows.iter().flat_map(|row| &row.pairs).filter(|pair| pair.state().is_none()).count();
     let theirs = match program {
-        Ok(program) => format!("mempool: DPDK {}, ring_mp_mc, 8191 objects of 2048 bytes", program.version),
-        Err(why) => format!("mempool: not measured: {why}"),
+        Ok(program) => format!(
+            "mempool: DPDK {}, ring_mp_mc, 8191 objects of 2048 bytes; pktmbuf: 8191 packet buffers with 2048 \
+             bytes of data",
+            program.version
+        ),
+        Err(why) => format!("DPDK: not measured: {why}"),
     };
     let huge = if huge_pages_reserved() {
         "in huge pages, both"
@@ -188,8 +197,8 @@ fn about(cpus: [usize; 2], program: &Result<MempoolProgram, String>, rows: &[Acr
          same sizes;\n\
          touched: the first CPU writes 8 bytes of each buffer's first line, the second reads them;\n\
          {theirs}; {huge};\n\
-         line_round_trip {med:.0} ns ({min:.0} to {max:.0}); near: below {NEAR_NS}; medians of rounds, \
-         ratios within a round;\n\
+         line_round_trip {med:.0} ns ({min:.0} to {max:.0}); near: below {NEAR_NS}; medians of rounds (with \
+         minimum and maximum), ratios within a round;\n\
          {mixed} pairs left out, because the state changed in between",
         cpus[0], cpus[1],
     )
@@ -200,7 +209,7 @@ mod tests {
     use super::*;
 
     fn pair_at(line_ns: [f64; 2], ours_ns: f64) -> AcrossPair {
-        AcrossPair { line_ns, ours_ns, mempool_ns: Some(4.0) }
+        AcrossPair { line_ns, ours_ns, mempool_ns: Some(4.0), pktmbuf_ns: None }
     }
 
     #[test]
@@ -213,8 +222,8 @@ mod tests {
         ];
         let row = AcrossRow { calls: "single", moves: HANDLES, pairs };
         let near = cells(&row, AcrossState::Near).expect("two pairs");
-        assert_eq!(near[3..], ["2", "3.00", "2.00 to 4.00", "4.00", "4.00 to 4.00", "0.75", "0.50 to 1.00"]);
+        assert_eq!(near[3..], ["2", "3.00 (2.00-4.00)", "4.00 (4.00-4.00)", "0.75 (0.50-1.00)", "-", "-"]);
         let far = cells(&row, AcrossState::Far).expect("one pair");
-        assert_eq!(far[3..6], ["1", "12.00", "12.00 to 12.00"]);
+        assert_eq!(far[3..5], ["1", "12.00 (12.00-12.00)"]);
     }
 }

@@ -1,7 +1,7 @@
 //! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare
 //! ring.
 //!
-//! The work is that of `rivals/mempool.c`, for `pagepool-bench across`: a ring of 1024 elements, bursts of
+//! The work is that of `rivals/dpdk.c`, for `pagepool-bench across`: a ring of 1024 elements, bursts of
 //! 32, one access per side with touch, and a return path with room for every page. With touch, the pool's
 //! size decides which lines move: 3072 pages here, 8191 objects there.
 
@@ -54,7 +54,7 @@ pub const TABLE: &[Workload] = &[
 /// both ends of the lane worked on the same cache lines.
 const POPULATION: usize = 3 * CAPACITY;
 
-/// A lane, a ring and a cache as large as those of the rival mempool.
+/// A lane, a ring and a cache as large as those of DPDK's mempool.
 fn roomy() -> PoolParams {
     PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..pools::packets() }
 }
@@ -66,7 +66,7 @@ fn ready<const TOUCH: bool>(
     Ok(relay::<TOUCH>(filled()?, allocate, free))
 }
 
-fn filled() -> Result<Bound, String> {
+pub fn filled() -> Result<Bound, String> {
     let pool = pools::bound(roomy())?;
     pools::fill(&pool, POPULATION);
     Ok(pool)
