@@ -396,6 +396,18 @@ fn a_handoff_passes_frames_in_batches_and_in_order() {
     assert_eq!((inlet.wait(Duration::ZERO), pool.inflight().out), (Wake::Gone, 0));
 }
 
+#[test]
+fn a_handoff_returns_kept_frames_when_its_receiver_has_ended() {
+    let (pool, (mut outlet, inlet)) = (pool(Vec::new()), handoff(40).expect("a size that may be"));
+    let frame = || XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap());
+    (0..3).for_each(|_| outlet.send(frame()).expect("there is room"));
+    drop(inlet);
+    assert_eq!(pool.inflight().out, 3);
+    outlet.flush();
+    assert_eq!(pool.inflight().out, 0);
+    drop(outlet.send(frame()).expect_err("nobody would get it"));
+}
+
 /// How the two threads run decides whether the ring is ever empty: so several times.
 #[test]
 fn a_receiver_ends_while_its_sender_goes_on() {

@@ -113,9 +113,11 @@ impl HandoffTx {
         Ok(())
     }
 
-    /// Puts the kept frames into the ring.
+    /// Puts the kept frames into the ring; drops them if the other end was dropped.
     fn publish(&mut self) {
-        if let Ok(room) = self.frames.write_chunk_uninit(self.kept.len()) {
+        if self.frames.is_abandoned() {
+            self.kept.clear();
+        } else if let Ok(room) = self.frames.write_chunk_uninit(self.kept.len()) {
             room.fill_from_iter(self.kept.drain(..));
         }
     }
