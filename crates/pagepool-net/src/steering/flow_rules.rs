@@ -27,7 +27,8 @@ impl Match {
     /// `ethtool -N INTERFACE RULE action QUEUE` adds a rule to a card.
     ///
     /// Fails for a part that rules cannot express, and names it: `all`, `vlan` without an ID, `nd`,
-    /// `fragment`, a range of ports, an alternative of only `not`. Also fails for more than 64 rules.
+    /// `fragment`, a range of ports, an alternative of only `not`. Also fails for more than 64 rules, and
+    /// for a match of no packet, such as `not all`.
     ///
     /// ```
     /// use pagepool_net::Match;
@@ -74,32 +75,37 @@ impl Match {
             Expression::If(comparison) => {
                 vec![Alternative::new(comparison).ok_or_else(|| self.unsayable(text))?]
             }
-            Expression::Or(parts) => {
-                let mut all = Vec::new();
-                for part in parts {
-                    for flow in self.flows(part, text)? {
-                        if !all.contains(&flow) {
-                            all.push(flow);
-                        }
+            Expression::Or(parts) => self.joined(parts, text, Vec::new(), |mut all, more| {
+                for flow in more {
+                    if !all.contains(&flow) {
+                        all.push(flow);
                     }
-                    self.not_too_many(&all)?;
                 }
                 all
-            }
+            })?,
             Expression::And(parts) => {
-                let mut all = vec![Alternative::default()];
-                for part in parts {
-                    let more = self.flows(part, text)?;
-                    all = all.iter().flat_map(|one| more.iter().filter_map(|other| one.and(other))).collect();
-                    self.not_too_many(&all)?;
-                }
-                all
+                self.joined(parts, text, vec![Alternative::default()], |all, more| {
+                    all.iter().flat_map(|one| more.iter().filter_map(|other| one.and(other))).collect()
+                })?
             }
         })
     }
 
-    fn not_too_many(&self, flows: &[Alternative]) -> Result<(), Error> {
-        if flows.len() > MOST { Err(self.too_many()) } else { Ok(()) }
+    /// The alternatives of parts with this text, which `join` adds to `all`.
+    fn joined(
+        &self,
+        parts: &[Expression],
+        text: &str,
+        mut all: Vec<Alternative>,
+        join: impl Fn(Vec<Alternative>, Vec<Alternative>) -> Vec<Alternative>,
+    ) -> Result<Vec<Alternative>, Error> {
+        for part in parts {
+            all = join(all, self.flows(part, text)?);
+            if all.len() > MOST {
+                return Err(self.too_many());
+            }
+        }
+        Ok(all)
     }
 
     fn too_many(&self) -> Error {
@@ -245,6 +251,8 @@ mod tests {
             ("tcp and udp or arp", &["flow-type ether proto 0x0806"]),
             ("udp and not port 53", &["flow-type udp4", "flow-type udp6"]),
             ("arp or arp", &["flow-type ether proto 0x0806"]),
+            ("tcp or not all", &["flow-type tcp4", "flow-type tcp6"]),
+            ("arp and not not all", &["flow-type ether proto 0x0806"]),
         ] {
             assert_eq!(rules(text), expected, "{text}");
         }
@@ -262,6 +270,9 @@ mod tests {
             ("udp dst portrange 1-2", "without \"udp dst portrange 1-2\""),
             ("not (arp or icmp)", "without \"not (arp or icmp)\""),
             ("udp or not tcp", "without \"not tcp\""),
+            ("not not all", "without \"all\""),
+            ("not all", "one that a packet can match"),
+            ("tcp and not all", "one that a packet can match"),
             ("tcp and udp", "one that a packet can match"),
             ("proto 47 and port 1", "one that a packet can match"),
             ("ip and host fd00::1", "one that a packet can match"),

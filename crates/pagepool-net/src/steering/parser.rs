@@ -12,8 +12,7 @@ const MOST_TESTS: usize = 256;
 /// The deepest nesting of `not` and parentheses: the parser is recursive.
 const DEEPEST: usize = 32;
 
-const ETHER_ARP: u16 = 0x0806;
-const ETHER_TYPES: [(&str, u16); 3] = [("ip", ETHER_IP), ("ip6", ETHER_IP6), ("arp", ETHER_ARP)];
+const ETHER_TYPES: [(&str, u16); 3] = [("ip", ETHER_IP), ("ip6", ETHER_IP6), ("arp", 0x0806)];
 const PROTOCOLS: [(&str, u8); 9] = [
     ("icmp", 1),
     ("igmp", 2),
@@ -150,37 +149,35 @@ impl<'a> Parser<'a> {
             return Err(self.refuse(&format!("at most {MOST_TESTS} parts, and no further one")));
         }
         self.tests += 1;
-        let word = self.peek().unwrap_or("");
-        if ENDPOINTS.contains(&word) {
-            return self.endpoint();
+        match self.peek().unwrap_or("") {
+            word if ENDPOINTS.contains(&word) => self.endpoint(),
+            word => self.keyword(word),
         }
+    }
+
+    /// A part that begins with this word, the next one.
+    fn keyword(&mut self, word: &str) -> Parsed {
         self.next += 1;
+        let nd = || {
+            let message = Expression::within(Fact::Icmp6, 133, 137); // RFC 4861
+            [Expression::equal(Fact::Family, 6u32), Expression::equal(Fact::Protocol, ICMP6), message]
+        };
         Ok(match word {
             "all" => Expression::Always(true),
             "ethertype" => self.ether_type()?,
             "ether" if self.take(&["proto"]) => self.ether_type()?,
             "ether" => return Err(self.refuse("proto")),
-            "arp" => of_type(ETHER_ARP),
-            "ip" | "ip6" => {
-                let of = of_type(if word == "ip" { ETHER_IP } else { ETHER_IP6 });
-                match self.take(&["proto"]) {
-                    true => Expression::joined([of, self.protocol()?], true),
-                    false => self.qualified(of, &["host", "net", "port", "portrange"])?,
-                }
+            "arp" => of_type(word),
+            "ip" | "ip6" if self.take(&["proto"]) => {
+                Expression::joined([of_type(word), self.protocol()?], true)
             }
+            "ip" | "ip6" => self.qualified(of_type(word), &["host", "net", "port", "portrange"])?,
             "tcp" | "udp" | "sctp" => self.qualified(of_protocol(word), &["port", "portrange"])?,
-            "icmp" => Expression::joined([of_type(ETHER_IP), of_protocol(word)], true),
-            "icmp6" => Expression::joined([of_type(ETHER_IP6), of_protocol(word)], true),
+            "icmp" => Expression::joined([of_type("ip"), of_protocol(word)], true),
+            "icmp6" => Expression::joined([of_type("ip6"), of_protocol(word)], true),
             "proto" => self.protocol()?,
             "vlan" => self.vlan()?,
-            "nd" => Expression::joined(
-                [
-                    Expression::equal(Fact::Family, 6u32),
-                    Expression::equal(Fact::Protocol, ICMP6),
-                    Expression::within(Fact::Icmp6, 133, 137), // RFC 4861
-                ],
-                true,
-            ),
+            "nd" => Expression::joined(nd(), true),
             "fragment" => Expression::equal(Fact::Fragment, 1u32),
             _ => {
                 self.next -= 1;
@@ -202,7 +199,8 @@ impl<'a> Parser<'a> {
 
     fn ether_type(&mut self) -> Parsed {
         let read = |word: &str| named(&ETHER_TYPES, word).or_else(|| number(word));
-        self.read("an EtherType from 0 to 0xffff, ip, ip6 or arp", read).map(of_type)
+        let number = self.read("an EtherType from 0 to 0xffff, ip, ip6 or arp", read)?;
+        Ok(Expression::equal(Fact::EtherType, number))
     }
 
     fn protocol(&mut self) -> Parsed {
@@ -259,14 +257,18 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn of_type(ether_type: u16) -> Expression {
-    Expression::equal(Fact::EtherType, ether_type)
+/// The EtherType of this name, which must be in the table.
+fn of_type(name: &str) -> Expression {
+    Expression::equal(Fact::EtherType, in_table(&ETHER_TYPES, name))
 }
 
 /// The protocol of this name, which must be in the table.
 fn of_protocol(name: &str) -> Expression {
-    let number = named(&PROTOCOLS, name).unwrap_or_else(|| unreachable!("{name} is in the table"));
-    Expression::equal(Fact::Protocol, number)
+    Expression::equal(Fact::Protocol, in_table(&PROTOCOLS, name))
+}
+
+fn in_table<T: Copy>(table: &[(&str, T)], name: &str) -> T {
+    named(table, name).unwrap_or_else(|| unreachable!("{name} is in the table"))
 }
 
 fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
