@@ -36,7 +36,11 @@ impl NetlinkSocket {
     pub(crate) fn open(protocol: i32) -> Result<Self, LinkError> {
         let socket = sys::netlink::open(protocol);
         let socket = socket.map_err(|error| LinkError::call("socket", "netlink", error))?;
-        Ok(Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() })
+        Ok(Self::over(socket))
+    }
+
+    pub(crate) fn over(socket: OwnedFd) -> Self {
+        Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() }
     }
 
     /// Sends a request and parses the messages of one kind in the answer. Repeats it if the table changed in
@@ -55,7 +59,7 @@ impl NetlinkSocket {
                 read.extend((message.kind == kind).then(|| parse(message)).transpose()?);
                 Ok(())
             };
-            if !self.ask(&mut request, purpose, deadline, pick)? {
+            if !self.ask(&mut request, purpose, (deadline, DATAGRAMS), pick)? {
                 return Ok(read);
             }
         }
@@ -63,19 +67,19 @@ impl NetlinkSocket {
     }
 
     /// Sends a request, and passes the answer's messages to `pick`, up to the last. Returns whether the table
-    /// changed in between.
+    /// changed in between. The limits are those of the answer: when, and after how many datagrams.
     pub(crate) fn ask(
         &mut self,
         request: &mut Request,
         purpose: Purpose<'_>,
-        deadline: Instant,
+        (deadline, most): (Instant, usize),
         mut pick: impl FnMut(&NetlinkMessage<'_>) -> Result<(), Malformed>,
     ) -> Result<bool, LinkError> {
         self.sequence = self.sequence.wrapping_add(1);
         sys::netlink::send(self.socket.as_fd(), request.numbered(self.sequence))
             .map_err(|error| LinkError::call("send", format!("to {} {}", purpose.0, purpose.1), error))?;
         let mut changed = false;
-        for _ in 0..DATAGRAMS {
+        for _ in 0..most {
             let len = self.receive(purpose, deadline)?;
             for message in NetlinkMessages(&self.buffer[..len]) {
                 let message = message?;
@@ -90,9 +94,10 @@ impl NetlinkSocket {
                 }
             }
         }
-        Err(LinkError::TooMuch { what: "datagrams in an answer", limit: DATAGRAMS })
+        Err(LinkError::TooMuch { what: "datagrams in an answer", limit: most })
     }
 
+    /// Receives a datagram, and returns its length: 0 if the kernel did not send it.
     fn receive(&mut self, (what, about): Purpose<'_>, deadline: Instant) -> Result<usize, LinkError> {
         let about = || format!("{what} {about}");
         loop {
@@ -101,7 +106,7 @@ impl NetlinkSocket {
                 Ok((_, true)) => {
                     return Err(LinkError::Malformed { what: "a datagram longer than the kernel sends" });
                 }
-                Ok((_, false)) => {}
+                Ok((_, false)) => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     wait_readable(
                         [Some(self.socket.as_fd())],
@@ -198,18 +203,21 @@ mod tests {
         bytes
     }
 
-    /// Exchanges one request with a fake kernel that answers each attempt with these datagrams.
+    /// Exchanges one request with a fake kernel that answers each attempt with these datagrams. Those of
+    /// [`message`] get the request's sequence number.
     fn exchange_with(attempts: &[&[&[u8]]]) -> Result<Vec<usize>, LinkError> {
         let (ours, kernel) = UnixDatagram::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut socket = NetlinkSocket { socket: ours.into(), sequence: 0, buffer: vec![0; 256].into() };
+        let mut socket = NetlinkSocket { buffer: vec![0; 256].into(), ..NetlinkSocket::over(ours.into()) };
         thread::scope(|threads| {
             threads.spawn(|| {
                 for (datagrams, sequence) in attempts.iter().zip(1u32..) {
                     kernel.recv(&mut [0; 64]).unwrap();
                     for datagram in *datagrams {
                         let mut datagram = datagram.to_vec();
-                        datagram[8..12].copy_from_slice(&sequence.to_ne_bytes());
+                        if datagram[8..12] == 1u32.to_ne_bytes() {
+                            datagram[8..12].copy_from_slice(&sequence.to_ne_bytes());
+                        }
                         kernel.send(&datagram).unwrap();
                     }
                 }
@@ -237,6 +245,14 @@ mod tests {
         assert!(matches!(cut, LinkError::Malformed { .. }), "{cut}");
         let long = exchange_with(&[&[&[0; 300]]]).unwrap_err();
         assert!(matches!(long, LinkError::Malformed { .. }), "{long}");
+    }
+
+    #[test]
+    fn answers_to_other_requests_are_skipped() {
+        let (link, done) = (message(uapi::RTM_NEWLINK, 0, &[7; 5]), message(uapi::NLMSG_DONE, 0, &[0; 4]));
+        let [mut other, mut refused] = [link.clone(), message(uapi::NLMSG_ERROR, 0, &[0xff; 4])];
+        (other[8], refused[8]) = (99, 99);
+        assert_eq!(exchange_with(&[&[&other, &refused, &link, &done]]).unwrap(), [5]);
     }
 
     #[test]

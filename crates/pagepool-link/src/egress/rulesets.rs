@@ -8,6 +8,9 @@ use crate::exchange::NetlinkSocket;
 use crate::message::{Attributes, Malformed, NetlinkMessage, Request, text_bytes, u32_at};
 use crate::sys::uapi;
 
+/// The most datagrams that one call reads: some thousand chains.
+const MOST: usize = 16;
+
 /// The nftables rulesets of a network namespace. Requires `CAP_NET_ADMIN` in it.
 #[derive(Debug)]
 pub struct Rulesets {
@@ -18,18 +21,30 @@ pub struct Rulesets {
 impl Rulesets {
     /// Opens a socket in the calling thread's namespace.
     pub fn open() -> Result<Self, LinkError> {
-        let request = Request::new(uapi::NFT_GETCHAIN, uapi::NLM_F_DUMP, &uapi::NFT_NETDEV);
-        Ok(Self { socket: NetlinkSocket::open(uapi::NETLINK_NETFILTER)?, request })
+        NetlinkSocket::open(uapi::NETLINK_NETFILTER).map(Self::over)
     }
 
-    /// Whether packets that leave the link with this name pass a chain. Never waits, and allocates nothing.
+    fn over(socket: NetlinkSocket) -> Self {
+        let request = Request::new(uapi::NFT_GETCHAIN, uapi::NLM_F_DUMP, &uapi::NFT_NETDEV);
+        Self { socket, request }
+    }
+
+    /// Whether packets that leave the link with this name pass a chain. Also true if there are too many
+    /// chains to read. Never waits; allocates nothing unless it fails.
     pub fn filter(&mut self, link: &str) -> Result<bool, LinkError> {
+        self.filter_until(link, Instant::now())
+    }
+
+    fn filter_until(&mut self, link: &str, deadline: Instant) -> Result<bool, LinkError> {
         let (mut found, asked) = (false, ("list", "the chains of nftables"));
-        self.socket.ask(&mut self.request, asked, Instant::now(), |message| {
+        let read = self.socket.ask(&mut self.request, asked, (deadline, MOST), |message| {
             found |= message.kind == uapi::NFT_NEWCHAIN && is_at_egress(message, link.as_bytes())?;
             Ok(())
-        })?;
-        Ok(found)
+        });
+        match read {
+            Err(LinkError::TooMuch { .. }) => Ok(true),
+            read => read.map(|_| found),
+        }
     }
 }
 
@@ -59,6 +74,11 @@ pub(crate) fn is_at_egress(message: &NetlinkMessage<'_>, link: &[u8]) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
     use crate::message::{NetlinkMessages, nested};
 
@@ -94,5 +114,49 @@ mod tests {
             let message = NetlinkMessages(&chain).next().unwrap().unwrap();
             assert_eq!(is_at_egress(&message, b"near0"), Ok(with), "{chain:?}");
         }
+    }
+
+    fn rulesets(ours: UnixDatagram) -> Rulesets {
+        Rulesets::over(NetlinkSocket::over(ours.into()))
+    }
+
+    /// The end of the answer to the first request.
+    fn end() -> Vec<u8> {
+        Request::new(uapi::NLMSG_DONE, 0, &[0; 4]).numbered(1).to_vec()
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_may_have_a_chain() {
+        let mut other = chain(uapi::NF_NETDEV_EGRESS, Some("far"), &[]);
+        other[8..12].copy_from_slice(&1u32.to_ne_bytes());
+        for (chains, expected) in [(MOST - 1, false), (MOST, true)] {
+            let (ours, kernel) = UnixDatagram::pair().unwrap();
+            let later = Instant::now() + Duration::from_secs(60);
+            thread::scope(|threads| {
+                threads.spawn(|| {
+                    (0..chains).for_each(|_| assert!(kernel.send(&other).is_ok()));
+                    let _ = kernel.send(&end()); // after too many, nobody reads it
+                });
+                let found = rulesets(ours).filter_until("near0", later);
+                assert_eq!(found.unwrap(), expected, "after {chains} datagrams");
+            });
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_send_is_skipped() {
+        let address = |name: &str| {
+            SocketAddr::from_abstract_name(format!("{name} of pagepool {}", std::process::id())).unwrap()
+        };
+        // Its name has zeroes where a netlink address has the number that is zero for the kernel.
+        let [to, kernel, other] = ["us", "k\0\0\0\0", "another"].map(address);
+        let [ours, from_kernel, from_other] =
+            [&to, &kernel, &other].map(|name| UnixDatagram::bind_addr(name).unwrap());
+        let mut chain = chain(uapi::NF_NETDEV_EGRESS, Some("near0"), &[]);
+        chain[8..12].copy_from_slice(&1u32.to_ne_bytes());
+        from_other.send_to_addr(&chain, &to).unwrap();
+        ours.connect_addr(&kernel).unwrap();
+        from_kernel.send_to_addr(&end(), &to).unwrap();
+        assert!(!rulesets(ours).filter("near0").unwrap());
     }
 }
