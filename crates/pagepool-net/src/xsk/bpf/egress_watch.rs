@@ -43,27 +43,32 @@ impl EgressWatch {
     /// Watches an interface in the calling thread's network namespace. Also returns what packets pass on
     /// their way out, except taps.
     pub(in crate::xsk) fn new(index: u32) -> io::Result<(Self, Option<String>)> {
-        let changes = LinkChanges::listen(index)?; // before the first look, to miss nothing
-        let (name, queues) = (lookup::name_of(index), queues(index));
-        // Each query to a kernel without nftables makes it search for the module.
-        let answers = |mut rulesets: Rulesets| rulesets.filter(&name).is_ok().then_some(rulesets);
-        let mut this = Self {
+        // Listens before the first look, to miss nothing.
+        Ok(Self::over(LinkChanges::listen(index)?, index))
+    }
+
+    /// Leaves what `changes` reports to `hear`: the interface may be gone by now.
+    fn over(changes: LinkChanges, index: u32) -> (Self, Option<String>) {
+        let (name, queues, taps) = (lookup::name_of(index), queues(index), Taps::open().ok());
+        let mut rulesets = Rulesets::open().ok();
+        let rules = rulesets.as_mut().and_then(|rulesets| rulesets.filter(&name).ok());
+        let this = Self {
             index,
-            changes,
-            rulesets: Rulesets::open().ok().and_then(answers),
             name,
-            taps: Taps::open().ok(),
+            changes,
+            // Each query to a kernel without nftables makes it search for the module.
+            rulesets: rulesets.filter(|_| rules.is_some()),
             has_queues: queues.is_some(),
-            has_filters: false,
-            has_rules: false,
-            has_taps: false,
-            looked: 0,
+            has_filters: filters(index).unwrap_or(false),
+            has_rules: rules == Some(true),
+            has_taps: sees(taps.as_ref(), index),
+            taps,
+            looked: ticks(),
         };
-        this.look();
         let passed = queues
             .or_else(|| this.has_filters.then(|| "traffic control (tc) programs".into()))
             .or_else(|| this.has_rules.then(|| "rules of nftables at the egress".into()));
-        Ok((this, passed))
+        (this, passed)
     }
 
     /// Whether packets pass something that the ring bypasses, as far as known.
@@ -97,9 +102,13 @@ impl EgressWatch {
         self.has_filters = filters(self.index).unwrap_or(self.has_filters);
         let rules = self.rulesets.as_mut().and_then(|rulesets| rulesets.filter(&self.name).ok());
         self.has_rules = rules.unwrap_or(self.has_rules);
-        self.has_taps = self.taps.as_ref().is_some_and(|taps| taps.any_sees(self.index));
+        self.has_taps = sees(self.taps.as_ref(), self.index);
         self.hear()
     }
+}
+
+fn sees(taps: Option<&Taps>, index: u32) -> bool {
+    taps.is_some_and(|taps| taps.any_sees(index))
 }
 
 fn queues(index: u32) -> Option<String> {
@@ -233,8 +242,11 @@ mod tests {
         veth.set_up("near1", true);
         assert!(first.hear() && second.hear(), "both are there");
         let mut netlink = Netlink::open().unwrap();
-        let index = netlink.link("near0").unwrap().index;
+        let [index, other] = ["near0", "near1"].map(|name| netlink.link(name).unwrap().index);
         netlink.delete(index).unwrap();
         assert_eq!((first.hear(), second.hear()), (false, true));
+        let changes = LinkChanges::listen(other).unwrap();
+        netlink.delete(other).unwrap();
+        assert!(!EgressWatch::over(changes, other).0.hear(), "removed before the first look");
     }
 }
