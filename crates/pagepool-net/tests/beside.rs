@@ -15,6 +15,10 @@ use pagepool_net::{Attach, Redirect};
 
 /// An interface for chains, or `None` and why there is none.
 fn interface(test: &str) -> Option<Rc<Veth>> {
+    interface_with(test, 1500)
+}
+
+fn interface_with(test: &str, mtu: usize) -> Option<Rc<Veth>> {
     let missing = veth::missing().or_else(|| {
         let mounted = Path::new("/sys/fs/bpf");
         let has_files = std::fs::metadata(mounted.join("xdp")).is_ok() || make_folder(mounted);
@@ -24,7 +28,7 @@ fn interface(test: &str) -> Option<Rc<Veth>> {
         println!("SKIP {test}: {why}");
         return None;
     }
-    let veth = Veth::new(1, 1500);
+    let veth = Veth::new(1, mtu);
     match Redirect::load_beside("near0", Attach::Native, false, 50) {
         Ok(_) => Some(veth),
         Err(error) => {
@@ -228,6 +232,22 @@ fn a_program_that_left_has_no_place_until_it_joins_again() {
     other.start().expect("no other program is attached");
     ours.start().expect("there is room");
     assert_eq!(ours.mode(), Some((Attach::Generic, None)), "where the chain is now");
+}
+
+#[test]
+fn a_program_that_joins_again_says_why_it_is_generic() {
+    // More than a program without frags may see.
+    let Some(_veth) = interface_with("a_program_that_joins_again_says_why_it_is_generic", 9000) else {
+        return;
+    };
+    let [ours, other] = [20, 10].map(beside);
+    ours.start().expect("generic takes it");
+    let (mode, why) = ours.mode().expect("it has joined");
+    assert!(mode == Attach::Generic && why.as_ref().is_some_and(|why| why.contains("refused it")), "{why:?}");
+    other.start().expect("there is room");
+    ours.leave().expect("the other one stays");
+    ours.start().expect("it joins again, and tries no other place");
+    assert_eq!(ours.mode(), Some((mode, why)));
 }
 
 #[test]

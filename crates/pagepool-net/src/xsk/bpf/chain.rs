@@ -392,6 +392,13 @@ impl ChainPlace {
     fn new(there: AttachedXdp, why: Option<String>) -> Self {
         Self { id: there.id, mode: there.mode, why }
     }
+
+    /// The place with the last refusal of the driver: in a chain that is there already, none is tried.
+    fn explained(mut self, refusal: &mut Option<String>) -> Self {
+        *refusal = self.why.take().or(refusal.take());
+        self.why = refusal.clone().filter(|_| self.mode == XdpMode::Generic);
+        self
+    }
 }
 
 /// Whether another place for the program would be refused, too.
@@ -460,4 +467,23 @@ pub(super) fn not_loaded(call: &'static str, source: io::Error) -> Error {
     let known = "running beside other programs requires Linux 5.10 with CONFIG_DEBUG_INFO_BTF, and the BPF \
                  JIT (`sysctl net.core.bpf_jit_enable=1`)";
     failed_unless(own, call, source, known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_told_wherever_the_chain_is_generic() {
+        let mut refusal = None;
+        let mut why = |mode, why: Option<&str>| {
+            let place = ChainPlace::new(AttachedXdp { id: 1, mode }, why.map(Into::into));
+            place.explained(&mut refusal).why
+        };
+        assert_eq!(why(XdpMode::Generic, None), None);
+        assert_eq!(why(XdpMode::Generic, Some("first")).as_deref(), Some("first"));
+        assert_eq!(why(XdpMode::Native, None), None);
+        assert_eq!(why(XdpMode::Generic, None).as_deref(), Some("first"), "also after it left");
+        assert_eq!(why(XdpMode::Generic, Some("last")).as_deref(), Some("last"));
+    }
 }

@@ -41,6 +41,8 @@ struct MemberState {
     ours: ChainedProgram,
     /// The dispatcher that last ran the program.
     place: Option<ChainPlace>,
+    /// Why the driver refused a dispatcher when that was last tried, also before the program left.
+    refusal: Option<String>,
     /// Leaving failed, and the caller has the error.
     is_told: bool,
 }
@@ -68,7 +70,7 @@ impl ChainMember {
             );
             failed("bind", source, remedy)
         })?;
-        let state = MemberState { chain, ours, place: None, is_told: false };
+        let state = MemberState { chain, ours, place: None, refusal: None, is_told: false };
         Ok(Self {
             interface: link.name.clone(),
             index: link.index,
@@ -213,10 +215,8 @@ impl ChainMember {
         if !is_there {
             return Err(self.removed(old));
         }
-        if let Some(mut place) = changed {
-            let before = state.place.take().filter(|before| before.mode == place.mode);
-            place.why = place.why.or(before.and_then(|before| before.why)); // the first one says why it is there
-            state.place = Some(place);
+        if let Some(place) = changed {
+            state.place = Some(place.explained(&mut state.refusal));
             state.is_told = false;
         }
         Ok(())
