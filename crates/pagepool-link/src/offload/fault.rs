@@ -172,8 +172,8 @@ impl OffloadFault {
         self
     }
 
-    /// This fault, with the current names of interfaces. Only names in the client's namespace change: a fault
-    /// whose owner is elsewhere, or hidden, stays as it is.
+    /// This fault, with the current names of interfaces. Those of other namespaces stay, and that of a hidden
+    /// owner.
     ///
     /// ```
     /// use pagepool_link::{Ethtool, Netlink, XdpMode, offload_faults};
@@ -185,14 +185,15 @@ impl OffloadFault {
     /// # Ok::<(), pagepool_link::LinkError>(())
     /// ```
     pub fn named_now(mut self, netlink: &mut Netlink) -> Self {
-        if !self.owner.is_here() {
-            return self;
+        if self.owner.is_here() {
+            let below = match &mut self.owner.role {
+                OwnerRole::Stacked(below) => &mut below[..],
+                _ => &mut [],
+            };
+            below.iter_mut().chain(&mut self.owner.link).for_each(|link| link.name = netlink.name_now(link));
+        } else if self.above.is_some() {
+            return self; // the interface may be elsewhere, too
         }
-        let below = match &mut self.owner.role {
-            OwnerRole::Stacked(below) => &mut below[..],
-            _ => &mut [],
-        };
-        below.iter_mut().chain(&mut self.owner.link).for_each(|link| link.name = netlink.name_now(link));
         if let Some(now) = netlink.link_at(self.index).ok().flatten() {
             self.interface = now.name;
         }
@@ -378,6 +379,22 @@ mod tests {
              those of lo. They cannot be read: nobody knows it. Run at both ends, each with its own name: \
              ethtool -K lo tx off tso off gso off"
         );
+    }
+
+    #[test]
+    fn an_interface_with_a_hidden_peer_has_its_current_name() {
+        let mut netlink = Netlink::open().unwrap();
+        let fault = OffloadFault {
+            interface: "before".into(),
+            index: netlink.link("lo").unwrap().index,
+            above: None,
+            owner: OffloadOwner::hidden_peer(None, "nobody knows it".into()),
+            offloads: vec![Offload::Gso],
+            fixed: Vec::new(),
+        };
+        let below = OffloadFault { above: Some("top".into()), ..fault.clone() };
+        let [now, unknown] = [fault, below].map(|fault| fault.named_now(&mut netlink).command().unwrap());
+        assert_eq!([&*now, &*unknown], ["ethtool -K lo gso off", "ethtool -K before gso off"]);
     }
 
     #[test]
