@@ -184,8 +184,8 @@ impl LinkError {
                 )
             }
             Self::NoIndirection { link } => format!(
-                "{link:?} has no indirection table (RSS), as `ethtool -x {}` shows: use all of its queues, or a \
-                 card that has one",
+                "{link:?} has no indirection table (RSS), as `ethtool -x {}` shows: use all of its queues, \
+                 or a card that has one",
                 shell_word(link)
             ),
             Self::FlowsHeld { link, process } => {

@@ -12,7 +12,8 @@ fn required(call: &str) -> Option<&'static [Capability]> {
         "setns" | "bpf(BPF_PROG_GET_FD_BY_ID)" => OTHER_PROGRAMS,
         "socket(AF_XDP)" | "socket(AF_PACKET)" | "setsockopt(PACKET_MR_PROMISC)" => SOCKET,
         "ioctl(SIOCETHTOOL)" | "ioctl" => ADMIN,
-        "make" | "delete" | "turn on" | "turn off" | "add the address" | "exchange the XDP program" => ADMIN,
+        "make" | "delete" | "turn on" | "turn off" | "exchange the XDP program" => ADMIN,
+        _ if ["add the ", "set the ", "delete the "].iter().any(|verb| call.starts_with(verb)) => ADMIN,
         _ if call.starts_with("bpf(") => PROGRAM,
         _ => return None,
     })
@@ -45,6 +46,7 @@ mod tests {
             ("socket(AF_XDP)", "CAP_NET_RAW"),
             ("setns", "CAP_SYS_ADMIN"),
             ("make", "CAP_NET_ADMIN"),
+            ("set the MTU", "CAP_NET_ADMIN"),
         ] {
             assert!(remedy_for(call, errno::EPERM).contains(name), "{call}");
             assert!(remedy_for(call, libc::EMFILE).contains("RLIMIT_NOFILE"), "{call}");

@@ -13,7 +13,8 @@ use std::os::fd::OwnedFd;
 
 use super::sys::socket as sys;
 
-/// The packet socket, if it must be closed.
+/// The packet socket, if it must be closed. `None` if `membarrier` waits, and also if nothing does now: the
+/// close then tries both again.
 #[derive(Debug)]
 pub(super) struct GracePeriod(pub(super) Option<OwnedFd>);
 
