@@ -268,6 +268,11 @@ struct pagepool_arena_params {
      * 1: a child of fork(2) inherits the memory. 0: it does not. No effect on the caller's memory.
      */
     uint32_t inherit_on_fork;
+    /**
+     * Bytes of a page of order 0: 2048 or 4096. 0 means 4096. With 2048, packets of up to 1514 bytes take
+     * half the memory. Not for PAGEPOOL_BACKING_DEVICE.
+     */
+    uint64_t page_size;
 };
 
 /**
@@ -791,7 +796,7 @@ struct pagepool_deferred_stats {
  * for a static variable.
  */
 #define PAGEPOOL_ARENA_PARAMS_INIT \
-    {sizeof(struct pagepool_arena_params), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0}
+    {sizeof(struct pagepool_arena_params), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0}
 
 /**
  * For pagepool_read_stats: `size` is set, all counters are 0. `struct pagepool_stats x =
@@ -2088,9 +2093,9 @@ struct pagepool_view_ {
     uint64_t returning;
     uint64_t *beginnings;
     uint64_t own;
-    uint64_t memory, readable;
+    uint64_t memory, readable, base_page;
     uint32_t no_owner, turn;
-    uint64_t rest[18];
+    uint64_t rest[17];
 };
 
 struct pagepool_row_ {
@@ -2109,17 +2114,17 @@ struct pagepool_row_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_e3681937_
-#define pagepool_no_view_ pagepool_no_view_e3681937_
-#define pagepool_here_ pagepool_here_e3681937_
-#define pagepool_noted_ pagepool_noted_e3681937_
+#define pagepool_no_cache_ pagepool_no_cache_327cd8c7_
+#define pagepool_no_view_ pagepool_no_view_327cd8c7_
+#define pagepool_here_ pagepool_here_327cd8c7_
+#define pagepool_noted_ pagepool_noted_327cd8c7_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_;
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
-    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, {0}};
+    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, {0}};
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
@@ -2132,7 +2137,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0xe3681937);
+    pagepool_tables_ = pagepool_inline_tables(0x327cd8c7);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -2320,7 +2325,7 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
     uint64_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->readable &&
                          __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token))
-        return pagepool_pointer_(view->memory + (page << 12));
+        return pagepool_pointer_(view->memory + page * view->base_page);
     return pagepool_data_slow_(buf);
 }
 
@@ -2340,7 +2345,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
 {
     uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED);
     const uint64_t *tokens = PAGEPOOL_LIKELY_(beginnings == NULL) ? view->words : beginnings;
-    const uint64_t memory = view->memory;
+    const uint64_t memory = view->memory, base_page = view->base_page;
     const size_t rest = view->cache->count - n;
     const uint32_t *pages = view->cache->pages + rest;
     PAGEPOOL_UNROLL_
@@ -2350,7 +2355,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
             return 0;
         bufs[at] = (struct pagepool_buf *)pagepool_pointer_(token);
         if (data != NULL)
-            data[at] = pagepool_pointer_(memory + (page << 12));
+            data[at] = pagepool_pointer_(memory + page * base_page);
     }
     if (!PAGEPOOL_LIKELY_(beginnings == NULL))
         for (size_t at = 0; at < n; ++at)

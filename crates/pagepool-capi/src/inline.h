@@ -92,9 +92,9 @@ struct pagepool_view_ {
     uint64_t returning;
     uint64_t *beginnings;
     uint64_t own;
-    uint64_t memory, readable;
+    uint64_t memory, readable, base_page;
     uint32_t no_owner, turn;
-    uint64_t rest[18];
+    uint64_t rest[17];
 };
 
 struct pagepool_row_ {
@@ -123,7 +123,7 @@ extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_;
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
-    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, {0}};
+    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, {0}};
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
@@ -324,7 +324,7 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
     uint64_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->readable &&
                          __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token))
-        return pagepool_pointer_(view->memory + (page << 12));
+        return pagepool_pointer_(view->memory + page * view->base_page);
     return pagepool_data_slow_(buf);
 }
 
@@ -344,7 +344,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
 {
     uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED);
     const uint64_t *tokens = PAGEPOOL_LIKELY_(beginnings == NULL) ? view->words : beginnings;
-    const uint64_t memory = view->memory;
+    const uint64_t memory = view->memory, base_page = view->base_page;
     const size_t rest = view->cache->count - n;
     const uint32_t *pages = view->cache->pages + rest;
     PAGEPOOL_UNROLL_
@@ -354,7 +354,7 @@ PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_b
             return 0;
         bufs[at] = (struct pagepool_buf *)pagepool_pointer_(token);
         if (data != NULL)
-            data[at] = pagepool_pointer_(memory + (page << 12));
+            data[at] = pagepool_pointer_(memory + page * base_page);
     }
     if (!PAGEPOOL_LIKELY_(beginnings == NULL))
         for (size_t at = 0; at < n; ++at)

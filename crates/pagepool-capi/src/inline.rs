@@ -35,6 +35,7 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_view_, beginnings)", offset_of!(PoolView, beginnings)),
     ("offsetof(struct pagepool_view_, memory)", offset_of!(PoolView, memory)),
     ("offsetof(struct pagepool_view_, readable)", offset_of!(PoolView, readable)),
+    ("offsetof(struct pagepool_view_, base_page)", offset_of!(PoolView, base_page)),
     ("offsetof(struct pagepool_view_, no_owner)", offset_of!(PoolView, no_owner)),
     ("offsetof(struct pagepool_cache_, pages)", offset_of!(CacheHead, entries)),
     ("offsetof(struct pagepool_cache_, count)", offset_of!(CacheHead, count)),

@@ -214,7 +214,7 @@ const PAIRS: [(&str, u64, Option<u64>); 9] = [
     ("bulk", 25, None),
     ("bulk data", 32, None),
     ("batch", 10, None),
-    ("batch data", 24, None),
+    ("batch data", 26, None),
     ("addr", 110, None),
     ("addrs", 28, None),
     ("apart", 337, None),

@@ -545,7 +545,7 @@ fn a_starved_fill_ring_is_found() {
     running.interrupt();
 }
 
-/// An MTU that is raised while half pages are on the rings: what is longer than them is refused, what fits is
+/// An MTU that is raised while small chunks are on the rings: what is longer is refused, what fits is
 /// not, nor is it where the chunks are pages.
 #[test]
 fn packets_longer_than_a_chunk_are_found() {
@@ -558,8 +558,8 @@ fn packets_longer_than_a_chunk_are_found() {
         command.env("PAGEPOOL_RUN", run.path());
         Place::Between(&hosts).start_command(name, command)
     };
-    let Some(halves) = start(&["near0", "--chunk-size", "2048"]) else { return };
-    let Some(wholes) = start(&["near1"]) else { return };
+    let Some(small) = start(&["near0"]) else { return };
+    let Some(large) = start(&["near1", "--chunk-size", "4096"]) else { return };
     // A thread that sleeps, as refused packets leave it, shows its counters once a second.
     let doctor =
         || document(&Place::Between(&hosts).output(doctor(run.path(), &["--seconds", "3", "--json"])));
@@ -575,12 +575,12 @@ fn packets_longer_than_a_chunk_are_found() {
     }
     let long = senders(2_500);
     let process = |of: &Running| format!("drop, pid {},", of.id());
-    let seen = until_found("rx_refused", &process(&halves), doctor);
+    let seen = until_found("rx_refused", &process(&small), doctor);
     long.into_iter().for_each(|sender| sender.stop());
-    let of = finding(&seen, "rx_refused", &process(&halves));
+    let of = finding(&seen, "rx_refused", &process(&small));
     assert!(of["seen"].as_str().is_some_and(|seen| seen.starts_with("rx_too_long rose by ")), "{of}");
-    assert!(found(&seen).iter().all(|(_, place)| !place.starts_with(&process(&wholes))), "{seen:#}");
-    [halves, wholes].into_iter().for_each(drop); // what was refused is a failure of theirs
+    assert!(found(&seen).iter().all(|(_, place)| !place.starts_with(&process(&large))), "{seen:#}");
+    [small, large].into_iter().for_each(drop); // what was refused is a failure of theirs
 }
 
 /// What is forwarded to an interface whose link is down is lost.

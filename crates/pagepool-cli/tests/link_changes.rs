@@ -101,7 +101,7 @@ fn packets_that_are_too_long_since_the_mtu_changed_fail_a_run() {
     signal("-INT", running.id());
     let (document, said) =
         running.fails(&["packets were too long after the MTU of near0 changed from 1500 to 3000"]);
-    assert!(number(&document["lost"], "tx_too_long") > 0, "{document}");
+    assert!(number(&document["lost"], "rx_too_long") > 0, "{document}");
     assert_eq!(document["mtu_changes"][0]["to"], 3000, "{document}");
     assert!(
         said.contains("the MTU of near0 changed from 1500 to 3000") && said.contains("restart it"),

@@ -125,7 +125,7 @@ fn list_shows_a_running_command_and_what_a_killed_one_held() {
         let pages = pool["pages"].as_object().expect("an object").values();
         let sum: u64 = pages.map(|pages| pages.as_u64().expect("a count")).sum();
         assert_eq!(pool["inflight"], sum, "{pool}");
-        assert_eq!(pool["inflight_mem"], sum * 4096, "{pool}");
+        assert_eq!(pool["inflight_mem"], sum * 2048, "{pool}");
         assert_eq!(pool["thread"]["name"], "forward");
         assert!(pool["stats"]["hold"].as_u64() > Some(0), "{pool}");
         assert_eq!(pool["params"]["headroom"], "256");

@@ -311,7 +311,7 @@ fn pools_are_shown_sorted_filtered_and_explained() {
     top.wait_for_text("every 0.5 s");
 
     top.type_keys("/nic0\r\r");
-    let detail = top.wait_for_text("Where its 2,560 pages of 4,096 bytes are (10.0M)");
+    let detail = top.wait_for_text("Where its 2,560 pages of 2,048 bytes are (5.00M)");
     assert!(detail.contains("pool nic0 (id 1): bound to thread forward"), "{detail}");
     assert!(detail.contains("allocated/s") && detail.contains("most "), "{detail}");
     top.wait_for("bars of history", |screen| screen.contains('█'));

@@ -204,13 +204,13 @@ fn forward_works_in_both_directions_with_every_chunk_size() {
     let name = "forward_works_in_both_directions_with_every_chunk_size";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let layouts: [(&[&str], u64); 7] = [
-        (&[], 4096),
-        (&["--chunk-size", "2048"], 2048),
+        (&[], 2048),
+        (&["--chunk-size", "4096"], 4096),
         (&["--chunk-size", "3072"], 3072),
         (&["--chunk-size", "2112"], 2112),
-        (&["--ring", "64", "--cpus", "0"], 4096),
-        (&["--mode", "native"], 4096),
-        (&["--mode", "generic"], 4096),
+        (&["--ring", "64", "--cpus", "0"], 2048),
+        (&["--mode", "native"], 2048),
+        (&["--mode", "generic"], 2048),
     ];
     for (options, chunk) in layouts {
         let Some(document) = forward(name, &hosts, 1514, options) else { return };
@@ -354,7 +354,7 @@ fn what_gen_sends_is_what_drop_verifies() {
     let layouts: [&[&str]; 5] = [
         &["--rate", "20000"],
         &["--rate", "20000", "--size", "1514"],
-        &["--rate", "20000", "--size", "1500", "--chunk-size", "2048"],
+        &["--rate", "20000", "--size", "1500", "--chunk-size", "4096"],
         &["--rate", "20000", "--size", "1500", "--chunk-size", "3072"],
         &["--rate", "20000", "--dst", "02:70:70:00:00:00", "--queues", "1"],
     ];

@@ -138,7 +138,7 @@ fn errors_name_what_is_missing_and_what_exists() {
     let said = Place::Between(&hosts).error(&["drop", "near0", "--mode", "zerocopy"]);
     assert!(
         said.contains(
-            "the driver does not support zero copy here (chunk 4096, no XDP program); use --mode copy"
+            "the driver does not support zero copy here (chunk 2048, no XDP program); use --mode copy"
         ),
         "{said}"
     );

@@ -64,7 +64,8 @@ struct Bed<P> {
 
 fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) -> Action + use<>>, Error> {
     let max_bytes = (row.ports as u64 * 20) << 20;
-    let arena = Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() })?;
+    let page_size = if row.umem.chunk_size == 2048 { 2048 } else { 4096 };
+    let arena = Arena::new(ArenaParams { max_bytes, page_size, commit_all: true, ..Default::default() })?;
     let umem: Arc<Umem> = umem_in_memory(row.umem.clone(), &arena)?;
     let action = row.action;
     let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
@@ -83,8 +84,6 @@ fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) 
             colour,
             domains,
             chains: if row.umem.multi_buffer { SLOTS as usize } else { 0 },
-            // As in the commands: 128 chunks in a page.
-            order: if row.umem.chunk_size < 4096 && !row.umem.unaligned { 6 } else { 0 },
             ..Default::default()
         };
         let (device, kernel) = xsk_in_memory(&umem, SLOTS)?;

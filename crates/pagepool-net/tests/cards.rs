@@ -81,10 +81,10 @@ impl FarEnd for FarCard {
     }
 }
 
-fn rig(near: &str, far: &str, mode: XskMode, chunk_size: u32) -> Rig {
-    let provider = Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() });
-    let provider = provider.expect("4 MiB");
-    let umem = UmemParams { mode, chunk_size, ..Default::default() };
+fn rig(near: &str, far: &str, mode: XskMode, page_size: usize) -> Rig {
+    let params = ArenaParams { max_bytes: 4 << 20, page_size, commit_all: true, ..Default::default() };
+    let provider = Arena::new(params).expect("4 MiB");
+    let umem = UmemParams { mode, ..Default::default() };
     let af_xdp = AfXdpParams {
         umem,
         program: XdpProgram::Attach(Attach::Native),
@@ -93,7 +93,7 @@ fn rig(near: &str, far: &str, mode: XskMode, chunk_size: u32) -> Rig {
     };
     let pool = PoolParams {
         headroom: 256,
-        max_len: chunk_size as usize - 256,
+        max_len: page_size - 256,
         tailroom: 0,
         wakeup: true,
         ..Default::default()
@@ -109,12 +109,11 @@ fn rig(near: &str, far: &str, mode: XskMode, chunk_size: u32) -> Rig {
         pool: opened.pool.bind(),
         provider,
         allowed: Allowed { refusals: true, ..Allowed::default() },
-        frags: 4096 / chunk_size as usize,
         verify: Box::new(|| {}),
     }
 }
 
-fn suite(name: &str, chunk_size: u32) {
+fn suite(name: &str, page_size: usize) {
     let Ok(cards) = std::env::var("PAGEPOOL_CARDS") else {
         return println!("SKIP {name}: it requires two cards on one wire, PAGEPOOL_CARDS=eth0,eth1");
     };
@@ -124,15 +123,15 @@ fn suite(name: &str, chunk_size: u32) {
         [near, far, "copy"] => (near, far, XskMode::Copy),
         _ => panic!("PAGEPOOL_CARDS={cards}, but must be eth0,eth1 or eth0,eth1,copy"),
     };
-    conformance_slow_device(|| rig(near, far, mode, chunk_size));
+    conformance_slow_device(|| rig(near, far, mode, page_size));
 }
 
 #[test]
-fn whole_pages() {
-    suite("whole_pages", 4096);
+fn pages_of_4_kib() {
+    suite("pages_of_4_kib", 4096);
 }
 
 #[test]
-fn half_pages() {
-    suite("half_pages", 2048);
+fn pages_of_2_kib() {
+    suite("pages_of_2_kib", 2048);
 }

@@ -32,7 +32,6 @@ fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() +
         pool: pool.expect("parameters in range").bind(),
         provider,
         allowed: Allowed::default(),
-        frags: 1,
         verify: Box::new(verify),
     }
 }
@@ -76,7 +75,7 @@ fn of_the_table(driver: &Driver, veth: Option<&Rc<Veth>>) -> Rig {
         (None, None) => panic!("{driver:?} has neither a wire nor an interface to be tested over"),
     };
     let (pool, verify) = (pool.bind(), Box::new(|| {}));
-    Rig { device, far, pool, provider, allowed: EXACT, frags: 1, verify }
+    Rig { device, far, pool, provider, allowed: EXACT, verify }
 }
 
 #[test]

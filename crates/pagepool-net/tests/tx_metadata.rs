@@ -27,10 +27,11 @@ fn open(umem: UmemParams, tx_mode: TxMode) -> Result<(XskDevice, Bound), Error> 
 }
 
 fn open_on(interface: &str, umem: UmemParams, tx_mode: TxMode) -> Result<(XskDevice, Bound), Error> {
-    let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() })?;
-    let colour = umem.chunk_size == 4096;
+    let page_size = if umem.chunk_size == 2048 { 2048 } else { 4096 };
+    let arena = ArenaParams { max_bytes: 4 << 20, page_size, commit_all: true, ..Default::default() };
+    let arena = Arena::new(arena)?;
     let umem = Umem::new(umem, &arena)?;
-    let params = PoolParams { headroom: 256, max_len: 1536, colour, ..Default::default() };
+    let params = PoolParams { headroom: 256, max_len: 1536, ..Default::default() };
     let pool = Pool::new(PoolParams { domains: vec![umem.clone()], ..params }, arena)?.bind();
     let busy_limit = veth::LIMIT; // on a busy machine the kernel takes its time to end the last socket
     let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, tx_mode, busy_limit, ..Default::default() };

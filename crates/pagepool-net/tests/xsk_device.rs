@@ -35,11 +35,13 @@ impl Maker {
         let redirect = self.redirect.borrow_mut().get_or_insert_with(attach).clone();
         let mut provider = None;
         veth::wait_until("4 MiB, of which others may have the huge pages for a while", || {
-            provider = arena(self.backing).ok();
+            provider = arena(self.backing, self.umem.chunk_size).ok();
             provider.is_some()
         });
         let provider = provider.expect("there is one");
-        let (chunk, headroom) = (self.umem.chunk_size as usize, self.umem.headroom as usize + 256);
+        let page_size = pagepool::Provider::area(&*provider).page_size();
+        let chunk = if self.umem.unaligned { self.umem.chunk_size as usize } else { page_size };
+        let headroom = self.umem.headroom as usize + 256;
         let pool = PoolParams {
             headroom,
             max_len: chunk - headroom, // so that what is sent crosses no chunk, either
@@ -65,18 +67,18 @@ impl Maker {
             pool: opened.pool.bind(),
             provider,
             allowed: Allowed::default(),
-            frags: if chunk == 2048 { 2 } else { 1 },
             verify: Box::new(|| {}),
         }
     }
 }
 
-/// 4 MiB of this kind, and of no other if that is to be huge pages.
-fn arena(backing: Backing) -> Result<Arc<Arena>, String> {
-    let params = ArenaParams { max_bytes: 4 << 20, backing, commit_all: true, ..Default::default() };
+/// 4 MiB of this kind, and of no other if that is to be huge pages. In pages that suit chunks of this size.
+fn arena(backing: Backing, chunk_size: u32) -> Result<Arc<Arena>, String> {
+    let page_size = if chunk_size == 2048 { 2048 } else { 4096 };
+    let params = ArenaParams { max_bytes: 4 << 20, page_size, backing, ..Default::default() };
     let on_missing_huge =
         if backing == Backing::Huge2M { OnMissingHuge::Fail } else { OnMissingHuge::Fallback };
-    let params = ArenaParams { on_missing_huge, ..params };
+    let params = ArenaParams { on_missing_huge, commit_all: true, ..params };
     Arena::new(params).map_err(|error| error.to_string())
 }
 
@@ -93,7 +95,7 @@ fn suite_over(backing: Backing, tx_mode: TxMode, name: &str, mtu: usize, attach:
         return println!("SKIP {name}: {why}");
     }
     let _shared = (backing == Backing::Huge2M).then(pagepool_lab::share_huge_pages);
-    if let Err(why) = arena(backing) {
+    if let Err(why) = arena(backing, umem.chunk_size) {
         return println!("SKIP {name}: {why}");
     }
     let (veth, redirect) = (Veth::new(1, mtu), RefCell::new(None));
@@ -124,8 +126,8 @@ fn a_generic_device_with_headroom() {
 }
 
 #[test]
-fn half_pages() {
-    suite("half_pages", 1500, Attach::Native, UmemParams { chunk_size: 2048, ..umem() });
+fn pages_of_2_kib() {
+    suite("pages_of_2_kib", 1500, Attach::Native, UmemParams { chunk_size: 2048, ..umem() });
 }
 
 #[test]
@@ -153,9 +155,9 @@ fn jumbo_packets() {
 }
 
 #[test]
-fn jumbo_packets_in_half_pages() {
+fn jumbo_packets_in_pages_of_2_kib() {
     let umem = UmemParams { multi_buffer: true, chunk_size: 2048, ..umem() };
-    suite("jumbo_packets_in_half_pages", 9000, Attach::Native, umem);
+    suite("jumbo_packets_in_pages_of_2_kib", 9000, Attach::Native, umem);
 }
 
 #[test]
@@ -173,8 +175,8 @@ fn suite_with_requests(name: &str, mtu: usize, umem: UmemParams) {
 }
 
 #[test]
-fn half_pages_with_requests() {
-    suite_with_requests("half_pages_with_requests", 1500, UmemParams { chunk_size: 2048, ..umem() });
+fn pages_of_2_kib_with_requests() {
+    suite_with_requests("pages_of_2_kib_with_requests", 1500, UmemParams { chunk_size: 2048, ..umem() });
 }
 
 #[test]

@@ -14,14 +14,13 @@ fn pool(holders: Holders) -> Bound {
 type Out = fn(&Bound) -> Vec<PageBuf>;
 
 /// Kinds of buffers, and how many pages they are in.
-const OUT: [(&str, usize, Out); 5] = [
+const OUT: [(&str, usize, Out); 4] = [
     ("pages", 3, |pool| (0..3).map(|_| pool.alloc_page().unwrap()).collect()),
     ("pages of a batch", 30, |pool| {
         let mut batch = pool.alloc_batch(30);
         std::iter::from_fn(|| batch.pop()).collect()
     }),
     ("fragments", 3, |pool| (0..6).map(|_| pool.alloc_frag(2000).unwrap()).collect()),
-    ("a run of fragments", 1, |pool| pool.alloc_frag_run(2000, 2).unwrap().collect()),
     ("a divided page", 1, |pool| {
         let mut buffer = pool.alloc_page().unwrap();
         let rest = buffer.split_off(1024).unwrap();

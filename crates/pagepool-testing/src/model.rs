@@ -10,7 +10,7 @@ mod shrink;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use pagepool::{DeferredStats, Holders, Inflight, PAGE_SIZE, Stats};
+use pagepool::{DeferredStats, Holders, Inflight, Stats};
 
 use crate::op::Setup;
 
@@ -113,6 +113,8 @@ struct DeferredPage {
 #[derive(Debug)]
 pub struct PoolsModel {
     setup: Setup,
+    /// Bytes of a page of order 0.
+    base_page: usize,
     free: usize,
     next: PageToken,
     pools: [PoolModel; 2],
@@ -125,8 +127,8 @@ pub struct PoolsModel {
 }
 
 impl PoolsModel {
-    /// Creates two pools, bound to the main thread.
-    pub fn new(setup: Setup) -> Self {
+    /// Creates two pools, bound to the main thread, over memory in base pages of this many bytes.
+    pub fn new(setup: Setup, base_page: usize) -> Self {
         let pool = || PoolModel {
             owner: Some(Who::Main),
             lanes: (0..setup.lanes).map(|_| LaneModel::default()).collect(),
@@ -134,6 +136,7 @@ impl PoolsModel {
         };
         Self {
             setup,
+            base_page,
             free: setup.pages,
             next: 0,
             pools: [pool(), pool()],
@@ -145,7 +148,7 @@ impl PoolsModel {
 
     /// Bytes per page.
     pub fn page_size(&self) -> usize {
-        PAGE_SIZE << self.setup.order
+        self.base_page << self.setup.order
     }
 
     /// Alignment of fragments.

@@ -124,7 +124,7 @@ impl OpRun {
         let user = Arc::new(User::default());
         let registered = [0, 1].map(|pool: usize| pools[pool].deferred_user(user.clone()).ok());
         Self {
-            model: PoolsModel::new(setup),
+            model: PoolsModel::new(setup, provider.area().page_size()),
             provider,
             user,
             registered,

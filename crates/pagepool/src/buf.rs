@@ -2,7 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod bulk;
-pub(crate) mod frag_run;
 pub(crate) mod handle_bits;
 pub(crate) mod handle_copy;
 pub(crate) mod page_buf;

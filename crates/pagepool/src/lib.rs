@@ -44,10 +44,10 @@
 //! | map it for a device | a [`DmaDomain`]: [`OffsetDomain`] (UMEM offsets), [`IdentityDomain`], your own |
 //! | allocate, on the owner's thread | [`Bound`], from [`Pool::bind`]: pages, batches, fragments |
 //! | hold a buffer | [`PageBuf`]; [`SharedBuf`] for many readers; [`PageRef`] |
-//! | hold many | [`Batch`]: 64 pages; [`FragRun`]: adjacent fragments |
+//! | hold many | [`Batch`]: 64 pages |
 //! | split a buffer | [`PageBuf::split_off`]: header and payload, several packets of one buffer |
 //! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`] |
-//! | find a buffer that a device names | [`DeviceTable`] for pages, [`FragTable`] for fragments |
+//! | find a buffer that a device names | [`DeviceTable`] |
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
 //! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
 //! | observe | [`PoolRef`] from any thread: [`Stats`], [`Inflight`]; [`Registry`] for all pools |
@@ -116,7 +116,6 @@ mod sys;
 
 pub use buf::batch::Batch;
 pub use buf::bulk::{put_bulk, put_ring_bulk};
-pub use buf::frag_run::FragRun;
 pub use buf::page_buf::PageBuf;
 pub use buf::page_ref::PageRef;
 pub use buf::raw_buf::{RawBuf, RawError};
@@ -132,14 +131,12 @@ pub use mem::area::{Area, REGION_SHIFT};
 pub use mem::arena::backing::{Backing, OnMissingHuge};
 pub use mem::arena::params::{ArenaParams, Description, NodePolicy};
 pub use mem::dma::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, Mapping, OffsetDomain, Region};
-pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_page_size};
+pub use mem::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx, system_page_size};
 pub use mem::provider::Provider;
 pub use mem::topology::Topology;
 pub use mem::*; // the providers
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
-pub use packet::frag_table::FragTable;
-pub use packet::mark_table::MarkTable;
 pub use packet::xdp_buff::{AdjustError, ETH_HEADER, MAX_META, XdpBuff};
 pub use packet::xdp_frame::{Segment, XdpFrame};
 pub use packet::xdp_frame_bulk::{XdpFrameBulk, put_packets};

@@ -5,8 +5,6 @@ pub(crate) mod bytes;
 pub(crate) mod chain;
 pub(crate) mod device_table;
 pub(crate) mod endpoints;
-pub(crate) mod frag_table;
-pub(crate) mod mark_table;
 pub(crate) mod xdp_buff;
 pub(crate) mod xdp_frame;
 pub(crate) mod xdp_frame_bulk;

@@ -12,7 +12,6 @@ mod domains;
 mod examples;
 mod failures;
 mod filled_packet;
-mod frag_table;
 mod holders;
 mod memory;
 mod model;

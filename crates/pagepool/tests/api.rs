@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{
-    Arena, ArenaParams, Batch, Bound, DeviceMemory, DeviceTable, Error, FragTable, NodeId, PageBuf, PageRef,
-    Pool, PoolParams, PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame,
-    XdpFrameBulk,
+    Arena, ArenaParams, Batch, Bound, DeviceMemory, DeviceTable, Error, NodeId, PageBuf, PageRef, Pool,
+    PoolParams, PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 use pagepool_testing::{CheckingIommu, PlainMemory};
 
@@ -64,7 +63,6 @@ fn what_may_be_sent_may_be_sent() {
     shared::<XdpFrame>();
     shared::<XdpFrameBulk>();
     shared::<DeviceTable>();
-    shared::<FragTable>();
     shared::<Registry>();
     assert_eq!((size_of::<PageBuf>(), size_of::<Option<PageBuf>>()), (16, 16));
 }

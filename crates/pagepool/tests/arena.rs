@@ -55,7 +55,7 @@ fn peek(arena: &Arena, offset: u64) -> u8 {
 
 /// Writes a byte into every base page of a page and reads it back.
 fn touch(arena: &Arena, page: PageIdx, order: u8) {
-    for at in (0..1u64 << order).map(|i| page.offset() + i * PAGE_SIZE as u64) {
+    for at in (0..1u64 << order).map(|i| arena.area().offset_of(page) + i * PAGE_SIZE as u64) {
         poke(arena, at, page.0 as u8);
         assert_eq!(peek(arena, at), page.0 as u8);
     }
@@ -179,7 +179,7 @@ fn memfd_offsets_are_area_offsets() {
     let pages = reserve(&arena, 0, None, 3);
     touch(&arena, pages[2], 0);
     let file = fs::File::from(arena.memfd().unwrap().try_clone_to_owned().unwrap());
-    let mut bytes = vec![0; pages[2].offset() as usize + 1];
+    let mut bytes = vec![0; arena.area().offset_of(pages[2]) as usize + 1];
     (&file).read_exact(&mut bytes).unwrap();
     assert_eq!(*bytes.last().unwrap(), pages[2].0 as u8);
     assert_eq!(arena_without_file().memfd().map(|_| ()), None);
@@ -295,7 +295,7 @@ fn every_order_is_aligned_and_lies_apart() {
     let mut out = Vec::new();
     for order in (0..=MAX_ORDER).chain((0..=MAX_ORDER).rev()) {
         for page in reserve(&arena, order, None, 3) {
-            assert_eq!((base + page.offset() as usize) % (PAGE_SIZE << order), 0);
+            assert_eq!((base + arena.area().offset_of(page) as usize) % (PAGE_SIZE << order), 0);
             out.push((page.0, page.0 + (1 << order), order));
         }
     }
@@ -407,7 +407,7 @@ fn trim_gives_back_idle_regions_and_they_come_back_clean() {
     let again = reserve(&arena, 0, None, 5000);
     assert_eq!(again.len(), 4095);
     let other = again.iter().find(|p| p.0 / 1024 != pages[keep].0 / 1024).unwrap();
-    assert_eq!(peek(&arena, other.offset()), 0, "fresh memory");
+    assert_eq!(peek(&arena, arena.area().offset_of(*other)), 0, "fresh memory");
     release(&*arena, 0, &again);
     release(&*arena, 0, &pages[keep..=keep]);
     assert_eq!(arena.trim(), 16 * MIB);

@@ -2,8 +2,8 @@
 //! return together.
 
 use pagepool::{
-    Arena, ArenaParams, Bound, DeviceTable, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, Pool, PoolParams,
-    XdpBuff, put_bulk, put_packets,
+    Arena, ArenaParams, Bound, DeviceTable, PAGE_SIZE, PageBuf, PageIdx, Pool, PoolParams, XdpBuff, put_bulk,
+    put_packets,
 };
 use std::sync::Arc;
 
@@ -187,7 +187,7 @@ fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
         vec![packet(&one, 60), frag, packet(&one, 61), jumbo, packet(&one, 62), packet(&two, 63)];
     let (mut table, mut named) = (DeviceTable::new(PAGES), Vec::new());
     let mut takes = |at: u64, len| {
-        named.push((PageIdx((at >> PAGE_SHIFT) as u32), (at % PAGE_SIZE as u64) as u32, len as u32));
+        named.push((PageIdx((at / PAGE_SIZE as u64) as u32), (at % PAGE_SIZE as u64) as u32, len as u32));
         true
     };
     for _ in 0..2 {

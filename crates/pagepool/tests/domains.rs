@@ -63,8 +63,8 @@ fn growth_maps_each_region_once_and_detach_unmaps_each_once() {
     let pages = reserve(&*arena, 0, 3584);
     assert_eq!((pages.len(), iommu.counts().maps), (3584, 4));
     for &page in &pages {
-        let at = mapping.addr_of(page.offset()).unwrap();
-        assert_eq!(mapping.offset_of(at), Some(page.offset()));
+        let at = mapping.addr_of(arena.area().offset_of(page)).unwrap();
+        assert_eq!(mapping.offset_of(at), Some(arena.area().offset_of(page)));
     }
     let again = arena.area().attach(&domain).unwrap();
     arena.area().detach(&again);
@@ -168,7 +168,7 @@ fn a_device_that_goes_away_is_unmapped_exactly_once() {
     let pages = reserve(&*arena, 0, 2048);
     assert!(arena.area().device_gone(domain.id()));
     assert!(!arena.area().device_gone(domain.id()));
-    assert_eq!(mapping.addr_of(pages[0].offset()), None);
+    assert_eq!(mapping.addr_of(arena.area().offset_of(pages[0])), None);
     arena.area().detach(&mapping);
     release(&*arena, 0, &pages);
     drop(arena);
@@ -182,7 +182,7 @@ fn unread_memory_is_mapped_too() {
     let (iommu, domain) = iommu();
     let mapping = hbm.area().attach(&domain).unwrap();
     let pages = reserve(&*hbm, 0, 1);
-    let at = mapping.addr_of(pages[0].offset()).unwrap();
+    let at = mapping.addr_of(hbm.area().offset_of(pages[0])).unwrap();
     iommu.sync_for_device(at, 4096);
     iommu.device_write(at, &[7; 100]).unwrap();
     let mut back = [0; 100];
@@ -199,10 +199,10 @@ fn the_iommu_keeps_the_views_apart_until_they_are_synced() {
     let (iommu, domain) = iommu();
     let mapping = arena.area().attach(&domain).unwrap();
     let page = reserve(&*arena, 0, 1)[0];
-    let at = mapping.addr_of(page.offset()).unwrap();
+    let at = mapping.addr_of(arena.area().offset_of(page)).unwrap();
     let mut seen = [0u8; 8];
 
-    (0..128).for_each(|i| poke(&arena, page.offset() + i, 0xAA));
+    (0..128).for_each(|i| poke(&arena, arena.area().offset_of(page) + i, 0xAA));
     assert_eq!(iommu.device_read(at, &mut seen), Err(IommuFault::NotSynced(at)));
     iommu.sync_for_device(at, 64);
     iommu.device_read(at, &mut seen).unwrap();
@@ -210,13 +210,13 @@ fn the_iommu_keeps_the_views_apart_until_they_are_synced() {
     let next = DeviceAddr(at.0 + 64);
     assert_eq!(iommu.device_read(DeviceAddr(at.0 + 60), &mut seen), Err(IommuFault::NotSynced(next)));
 
-    (0..8).for_each(|i| poke(&arena, page.offset() + i, 0xBB));
+    (0..8).for_each(|i| poke(&arena, arena.area().offset_of(page) + i, 0xBB));
     iommu.device_read(at, &mut seen).unwrap();
     assert_eq!(seen, [0xAA; 8], "stale: nobody synced");
     iommu.device_write(at, &[0xCC; 8]).unwrap();
-    assert_eq!(peek(&arena, page.offset()), 0xBB, "stale on this side too");
+    assert_eq!(peek(&arena, arena.area().offset_of(page)), 0xBB, "stale on this side too");
     iommu.sync_for_cpu(at, 8);
-    assert_eq!(peek(&arena, page.offset()), 0xCC);
+    assert_eq!(peek(&arena, arena.area().offset_of(page)), 0xCC);
     assert_eq!(iommu.device_write(at, &[1]), Err(IommuFault::NotSynced(at)), "the CPU has it now");
     let syncs: Vec<_> = iommu.take_log().into_iter().skip(1).collect();
     assert_eq!(syncs, [IommuEvent::SyncForDevice(at, 64), IommuEvent::SyncForCpu(at, 8)]);

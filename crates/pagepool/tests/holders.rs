@@ -23,7 +23,7 @@ fn from_addrs(pool: &Bound, addrs: &[DeviceAddr]) -> Vec<PageBuf> {
 type Out = fn(&Bound) -> Vec<PageBuf>;
 
 /// Every call that gives buffers out, and how many pages they are in.
-const OUT: [(&str, usize, Out); 11] = [
+const OUT: [(&str, usize, Out); 10] = [
     ("alloc_page", 3, |pool| (0..3).map(|_| pool.alloc_page().unwrap()).collect()),
     ("alloc_bulk", 40, |pool| {
         let mut all = Vec::with_capacity(40);
@@ -52,7 +52,6 @@ const OUT: [(&str, usize, Out); 11] = [
         assert_eq!(pool.alloc_frag_bulk(&mut all, 2000, 6), 6);
         all
     }),
-    ("alloc_frag_run", 1, |pool| pool.alloc_frag_run(2000, 2).unwrap().collect()),
     ("split_off", 1, |pool| {
         let mut buffer = pool.alloc_page().unwrap();
         let rest = buffer.split_off(1024).unwrap();

@@ -43,8 +43,11 @@ fn pools_over_plain_memory_do_what_the_model_says() {
 fn pools_over_an_arena_do_what_the_model_says() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     proptest!(cases(500), |((setup, ops) in lists(150))| {
-        let max_bytes = (setup.pages << (12 + setup.order)) as u64;
-        let arena = Arena::new(ArenaParams { max_bytes, ..Default::default() }).unwrap();
+        let page_size = if setup.cache % 2 == 0 { 2048 } else { 4096 };
+        // An arena has a multiple of 4096 bytes.
+        let setup = Setup { pages: setup.pages.next_multiple_of(2), ..setup };
+        let max_bytes = (setup.pages << setup.order) as u64 * page_size as u64;
+        let arena = Arena::new(ArenaParams { max_bytes, page_size, ..Default::default() }).unwrap();
         run(setup, arena, &ops);
     });
 }

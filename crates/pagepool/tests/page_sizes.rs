@@ -27,7 +27,7 @@ fn use_every_page(arena: &Arc<Arena>) -> usize {
     let mut pages = vec![PageIdx(0); arena.area().pages() as usize];
     let taken = arena.reserve(0, None, &mut pages);
     for page in &pages[..taken] {
-        let first = arena.area().base().unwrap() + page.offset() as usize;
+        let first = arena.area().base().unwrap() + arena.area().offset_of(*page) as usize;
         for byte in [first, first + PAGE_SIZE - 1] {
             // SAFETY: the page is out, and this test has it alone.
             unsafe { (byte as *mut u8).write_volatile(1) };

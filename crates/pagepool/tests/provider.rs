@@ -59,6 +59,7 @@ providers! {
         || arena(ArenaParams { backing: Backing::Memfd { huge: false }, ..params(12 << 20) }),
         || arena(params(64 << 12)),
         || arena(ArenaParams { commit_all: true, ..params(9 << 20) }),
+        || arena(ArenaParams { page_size: 2048, ..params(9 << 20) }),
     ],
     arenas_with_made_up_nodes_conform: Arena => [
         || arena(ArenaParams { topology: Topology::pretend_halves(2), ..params(9 << 20) }),
@@ -67,6 +68,7 @@ providers! {
             arena(ArenaParams { topology, ..params(9 << 20) })
         },
         || arena(ArenaParams { topology: Topology::without_numa_calls(), ..params(9 << 20) }),
+        || arena(ArenaParams { topology: Topology::pretend_halves(2), page_size: 2048, ..params(9 << 20) }),
     ],
     device_memory_conforms: DeviceMemory => [|| DeviceMemory::new("hbm", 9 << 20, NodeId(0)).unwrap()],
     a_wrapper_that_never_fails_conforms: FailNth => [|| FailNth::new(arena(params(1 << 20)), 0)],

@@ -38,13 +38,13 @@ const LIMITS: &[Limit] = &[
     limit("page_remote_bulk32", 48.0, None),
     limit("page_ring", 62.0, None),
     limit("page_slow", 236.0, None),
-    limit("frag_2090_direct", 43.7, None),
-    limit("frag_2048_direct", 77.0, None),
-    limit("frag_2048_lanes_left", 77.5, None), // lanes that nobody has cost nothing
-    limit("frag_2048_lanes_idle", 111.5, None), // 64 idle ones together cost one look a page
-    limit("frag_2048_bulk64", 26.0, None),
+    limit("frag_2090_direct", 46.5, None),
+    limit("frag_2048_direct", 79.0, None),
+    limit("frag_2048_lanes_left", 79.0, None), // lanes that nobody has cost nothing
+    limit("frag_2048_lanes_idle", 114.5, None), // 64 idle ones together cost one look a page
+    limit("frag_2048_bulk64", 26.5, None),
     limit("frag_2048_bulk64_halves", 163.0, None), // each page is opened and returns for two
-    limit("alloc_8590_direct", 93.0, None),
+    limit("alloc_8590_direct", 96.5, None),
     limit("arena_bulk64", 4.5, None),
     limit("arena_bulk64_refused", 24.0, None),
     limit("drop_inpoll", 429.0, None), // both halves of the NIC, with its copies

@@ -52,6 +52,9 @@ unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
     let here = Arc::new(AtomicU8::new(0));
     if params.backing == PAGEPOOL_BACKING_DEVICE {
         let node = node_of_field("node", params.node)?.unwrap_or(NodeId(0));
+        if !matches!(params.page_size, 0 | 4096) {
+            return Err(out_of_range("page_size", params.page_size, "0 or 4096 for device memory"));
+        }
         // SAFETY: the caller guarantees that the name ends with a zero byte.
         let name = unsafe { text(params.name, "device") };
         let provider = DeviceMemory::new(name, params.bytes(), node)?;

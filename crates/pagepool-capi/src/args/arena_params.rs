@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, Topology, uncancelled};
+use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, Topology, uncancelled};
 
 use crate::args::range::{flag, node_of_field, out_of_range};
 use crate::args::sized::{Sized0, text};
@@ -54,6 +54,9 @@ pub struct ArenaParamsC {
     pub commit_all: u32,
     /// 1: a child of fork(2) inherits the memory. 0: it does not. No effect on the caller's memory.
     pub inherit_on_fork: u32,
+    /// Bytes of a page of order 0: 2048 or 4096. 0 means 4096. With 2048, packets of up to 1514 bytes take
+    /// half the memory. Not for PAGEPOOL_BACKING_DEVICE.
+    pub page_size: u64,
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
@@ -123,6 +126,7 @@ impl ArenaParamsC {
             mlock: flag("mlock", self.mlock)?,
             commit_all: flag("commit_all", self.commit_all)?,
             inherit_on_fork: flag("inherit_on_fork", self.inherit_on_fork)?,
+            page_size: if self.page_size == 0 { PAGE_SIZE } else { self.page_size as usize },
         })
     }
 

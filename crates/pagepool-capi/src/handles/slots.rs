@@ -171,7 +171,9 @@ pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     view.memory.store(memory, Relaxed);
     view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
-    view.away.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
+    let base_page = handle.area().page_size() as u64;
+    view.base_page.store(base_page, Relaxed);
+    view.away.page_size.store(base_page << order, Relaxed);
     let away = &view.away;
     for count in [&view.limit, &view.returning, &away.returning, &away.returned_frags] {
         count.store(0, Relaxed);

@@ -25,7 +25,7 @@ use std::mem::MaybeUninit;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use ::pagepool::{CacheHead, PAGE_SHIFT};
+use ::pagepool::CacheHead;
 
 use crate::handles::life_word::LifeWord;
 use crate::handles::owner_half::OwnerHalf;
@@ -66,6 +66,8 @@ pub(crate) struct PoolView {
     pub(crate) memory: AtomicU64,
     /// How many pages' bytes the CPU can read: all, or none.
     pub(crate) readable: AtomicU64,
+    /// Bytes of a base page.
+    pub(crate) base_page: AtomicU64,
     /// 1 for a pool without an owner.
     pub(crate) no_owner: AtomicU32,
     /// 1 while a thread has the turn in such a pool: see `slots::turn`. Never reset.
@@ -219,9 +221,9 @@ impl PoolView {
     /// there is a place for each.
     pub(crate) fn data_of(&self, tokens: &[Token], places: &mut [MaybeUninit<*mut c_void>]) {
         let (base, memory) = (self.base.load(Relaxed), self.memory.load(Relaxed));
+        let base_page = self.base_page.load(Relaxed);
         for (token, place) in tokens.iter().zip(places) {
-            // The lowest four bits of the difference are 0.
-            let offset = u64::from((token.0 as u32).wrapping_sub(base)) << (PAGE_SHIFT - KIND_BITS);
+            let offset = u64::from((token.0 as u32).wrapping_sub(base) >> KIND_BITS) * base_page;
             place.write(with_exposed_provenance_mut((memory + offset) as usize));
         }
     }

@@ -18,7 +18,7 @@ use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{TrafficOptions, TransmitOptions};
 use crate::traffic::poll_loop::{FrameSource, SourceState};
-use crate::traffic::sockets::{HEADROOM, Interface, SocketSizes};
+use crate::traffic::sockets::{Interface, SocketSizes};
 
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
@@ -233,10 +233,6 @@ impl Generator {
 
     /// A chunk with a packet of `len` bytes that are not written yet.
     fn buffer(&self, pool: &Bound, len: usize) -> Option<XdpBuff> {
-        if self.sizes.in_frags() {
-            let buffer = pool.alloc_frag(self.sizes.needs.chunk as usize)?;
-            return XdpBuff::new(buffer, HEADROOM, len).ok();
-        }
         XdpBuff::received(pool.alloc_page()?, len).ok()
     }
 }

@@ -1,6 +1,6 @@
 //! The verdict of a demonstration.
 
-use pagepool::{PAGE_SIZE, PoolRef};
+use pagepool::PoolRef;
 
 use super::plan::DemoAction;
 use crate::report::{LossLimit, LossShare, Verdict};
@@ -68,7 +68,8 @@ impl DemoResult {
     fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
         let pages_taken = pools.iter().map(|pool| pool.stats().hold).sum::<u64>();
         let nic_errors = figures::nic_errors(&self.end);
-        let mebibytes = pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
+        let page_size = pools.first().map_or(0, |pool| pool.area().page_size());
+        let mebibytes = pages_taken as f64 * page_size as f64 / f64::from(1 << 20);
         let note = format!("{mebibytes:.1} MiB");
         verdict.count("pages_taken", pages_taken, "pages taken from the arena", &note);
         figures::judge_pools(verdict, &self.warm, &self.end, pools);

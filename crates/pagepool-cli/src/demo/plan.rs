@@ -27,14 +27,27 @@ impl DemoAction {
 const RING: usize = 512;
 /// The most packets that wait for the thread that they are passed to.
 pub const QUEUE: usize = 512;
-/// Headroom and tailroom of a driver that runs programs, and the rest of a page.
+/// The headroom of a driver that runs programs.
 const HEADROOM: usize = 256;
-const TAILROOM: usize = 320;
-const ROOM: usize = PAGE_SIZE - HEADROOM - TAILROOM;
-/// Bytes of a packet in a page, unless packets are longer.
-const USUAL: usize = 1514;
+
+/// How a page holds a packet.
+struct PageLayout {
+    page_size: usize,
+    max_len: usize,
+    tailroom: usize,
+}
+
+/// For packets of MTU 1500.
+const USUAL: PageLayout = PageLayout { page_size: 2048, max_len: 1514, tailroom: 0 };
+/// For longer packets, with the tailroom of drivers that take packets in several buffers.
+const LONG: PageLayout =
+    PageLayout { page_size: PAGE_SIZE, max_len: PAGE_SIZE - HEADROOM - 320, tailroom: 320 };
 /// Idle pages in addition to those that the queues hold: the cache, and pages being returned.
 const SPARE: usize = 256;
+
+fn layout(packet: usize) -> PageLayout {
+    if packet <= USUAL.max_len { USUAL } else { LONG }
+}
 
 /// The sizes for packets of one length.
 #[derive(Clone, Copy, Debug)]
@@ -56,24 +69,25 @@ impl Sizes {
     /// packets as it has slots), waiting for the other thread, or in bursts that threads work on. The second
     /// NIC only sends.
     pub fn new(packet: usize, holders: Holders) -> Self {
-        let buffers = packet.div_ceil(Self::capacity(packet));
+        let buffers = packet.div_ceil(layout(packet).max_len);
         let queued = RING + QUEUE + 4 * BUDGET;
         let pages = [2 * RING + buffers * queued + SPARE, RING + SPARE];
         Self { packet, pages, node: memory_node::choose([], &[]), holders }
     }
 
-    /// Bytes of packet in a page.
-    fn capacity(packet: usize) -> usize {
-        if packet <= USUAL { USUAL } else { ROOM }
+    /// Bytes of a page.
+    pub fn page_size(&self) -> usize {
+        layout(self.packet).page_size
     }
 
     /// The arena: the needs of both pools, and room for their last refill, in whole regions of 4 MiB.
     pub fn arena(&self) -> ArenaParams {
-        let bytes = (self.pages.iter().sum::<usize>() + SPARE) * PAGE_SIZE;
+        let bytes = (self.pages.iter().sum::<usize>() + SPARE) * self.page_size();
         let region = 1 << pagepool::REGION_SHIFT;
         let max_bytes = bytes.next_multiple_of(region) as u64;
         let node = self.node.map_or(NodePolicy::Any, NodePolicy::Bind);
-        ArenaParams { name: "demo".into(), max_bytes, node, ..ArenaParams::default() }
+        let (name, page_size) = ("demo".into(), self.page_size());
+        ArenaParams { name, max_bytes, page_size, node, ..ArenaParams::default() }
     }
 
     /// The parameters to open a NIC whose pool has this many pages.
@@ -84,11 +98,12 @@ impl Sizes {
 
     /// A pool whose ring has room for all its idle pages, so that none leaves it.
     fn pool(&self, pages: usize) -> PoolParams {
+        let PageLayout { max_len, tailroom, .. } = layout(self.packet);
         PoolParams {
             ring_size: pages,
             headroom: HEADROOM,
-            max_len: Self::capacity(self.packet),
-            tailroom: TAILROOM,
+            max_len,
+            tailroom,
             chains: 4 * RING + QUEUE,
             wakeup: true,
             nid: self.node,

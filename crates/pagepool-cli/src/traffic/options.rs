@@ -68,14 +68,14 @@ pub struct TrafficOptions {
     #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "64")]
     #[arg(value_parser = count_of::<u32>("packets", 1..=65_535), help_heading = THREADS)]
     pub busy_poll: Option<u32>,
-    /// Buffer of a packet: 2048 or 4096 [default: 4096]
+    /// Buffer of a packet: 2048 or 4096 [default: by MTU]
     ///
-    /// A chunk (libxdp: frame) of the UMEM holds one packet with its headroom. With 4096 each packet has a
-    /// page. 2048 is for packets of MTU 1500. These chunks are cut from pages of 256 KiB, and take as much
-    /// memory, because a page is free again only with its last chunk. Longer packets use several chunks,
-    /// which requires Linux 6.6. Another multiple of 64 from 2112 to 4032 makes unaligned chunks: each begins
-    /// at another offset of its page, so packets fall into different sets of the CPU's cache. That helps if
-    /// they are read long after they arrived. Many drivers do not support zero copy with unaligned chunks.
+    /// A chunk (libxdp: frame) of the UMEM holds one packet with its headroom. The default is 2048 up to MTU
+    /// 1770, but 4096 for igb and igc cards with zero copy. For higher MTUs it is 4096, and longer packets
+    /// use several chunks, which requires Linux 6.6. Another multiple of 64 from 2112 to 4032 makes unaligned
+    /// chunks: each begins at another offset of a page of 4096 bytes, so packets fall into different sets of
+    /// the CPU's cache. That helps if they are read long after they arrived. Many drivers do not support zero
+    /// copy with unaligned chunks.
     #[arg(long, value_name = "BYTES", help_heading = MEMORY)]
     pub chunk_size: Option<u32>,
     /// Slots of each ring [default: 1024, many queues: 512]
@@ -269,15 +269,16 @@ impl TrafficOptions {
         }
     }
 
-    pub fn chunk(&self) -> Result<u32, String> {
-        let chunk = self.chunk_size.unwrap_or(PAGE_SIZE as u32);
-        let fits = (2048..=PAGE_SIZE as u32).contains(&chunk) && chunk.is_multiple_of(64);
-        fits.then_some(chunk).ok_or_else(|| {
-            format!(
+    /// The given size of a chunk.
+    pub fn chunk(&self) -> Result<Option<u32>, String> {
+        let fits = |chunk: u32| (2048..=PAGE_SIZE as u32).contains(&chunk) && chunk.is_multiple_of(64);
+        match self.chunk_size.filter(|&chunk| !fits(chunk)) {
+            None => Ok(self.chunk_size),
+            Some(chunk) => Err(format!(
                 "--chunk-size is {chunk}, but must be 2048 or 4096, or for unaligned chunks another multiple \
                  of 64 from 2112 to 4032"
-            )
-        })
+            )),
+        }
     }
 
     /// Whether chunks may begin at offsets that are not multiples of their size.

@@ -9,4 +9,4 @@ mod socket_sizes;
 pub use interface::{Interface, Kernel, pairs_of};
 pub use queue_progress::QueueProgress;
 pub use setup::{OpenedInterface, PortSide, SetupParams, TrafficSetup, common_mode, locked_bytes};
-pub use socket_sizes::{HEADERS, HEADROOM, SocketNeeds, SocketSizes};
+pub use socket_sizes::{CHUNKS, HEADERS, HEADROOM, SocketNeeds, SocketSizes, fits};

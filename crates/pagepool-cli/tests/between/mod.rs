@@ -403,11 +403,7 @@ fn check(document: &Value) {
     let on_rings: u64 =
         ports.iter().map(|port| number(&port["nic"], "in_rx") + number(&port["nic"], "in_tx")).sum();
     assert_eq!(out - number(&document["buffer_locations"], "tx_queue"), on_rings, "{document}");
-    let whole_pages = document["interfaces"][0]["chunk"] != 2048;
-    assert!(
-        !whole_pages || out == number(document, "pages_out"),
-        "locations add up to what is out: {document}"
-    );
+    assert_eq!(out, number(document, "pages_out"), "locations add up to what is out: {document}");
     let failures = document["failures"].as_array().expect("a list");
     let moved = number(document, if document["command"] == "drop" { "received" } else { "sent" });
     let is_well = moved > 0 && document["ended_by"] != "gone";

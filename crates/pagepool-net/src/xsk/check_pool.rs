@@ -5,7 +5,7 @@
 //!        UMEM is never given to the kernel, and counted as `rx_unmapped`. This check finds both before the
 //!        first packet.
 
-use pagepool::{Bound, Error, PAGE_SIZE, PageBuf, XdpBuff};
+use pagepool::{Bound, Error, PageBuf, XdpBuff};
 
 use super::device::XskDevice;
 use super::layout::Layout;
@@ -25,11 +25,7 @@ impl XskDevice {
             return Err(parameter("domains", "without the device's UMEM", must_be));
         }
         let layout = umem.layout();
-        let buffer = match layout.cuts_pages() {
-            false => pool.alloc_page(),
-            true => pool.alloc_frag(layout.chunk as usize),
-        };
-        let Some(buffer) = buffer else {
+        let Some(buffer) = pool.alloc_page() else {
             return Err(Error::Busy { what: "the pool has no free buffer to check: all are out".into() });
         };
         self.check_place(&layout, &buffer)?;
@@ -37,25 +33,15 @@ impl XskDevice {
     }
 
     fn check_place(&self, layout: &Layout, buffer: &PageBuf) -> Result<(), Error> {
-        let Some(at) = buffer.dma_addr_in(self.umem().domain_id()) else {
+        if buffer.dma_addr_in(self.umem().domain_id()).is_none() {
             let name = &self.umem().params().name;
             let what = format!("the UMEM {name} no longer maps the pool's memory: create both again");
             return Err(Error::Unsupported { what });
-        };
-        if !layout.cuts_pages() && buffer.len() != PAGE_SIZE {
-            return Err(parameter(
-                "order",
-                buffer.len().ilog2() - PAGE_SIZE.ilog2(),
-                "0: a chunk is one page",
-            ));
         }
-        let unit = 1u64 << layout.unit_shift;
-        if !at.0.is_multiple_of(unit) {
-            let must_be =
-                format!("at a multiple of {unit}: allocate only fragments of the chunk size from this pool");
-            return Err(parameter("a fragment", at.0, must_be));
+        match buffer.len().ilog2() - layout.page_shift {
+            0 => Ok(()),
+            order => Err(parameter("order", order, "0: a chunk is one page")),
         }
-        Ok(())
     }
 
     fn check_tail(&self, layout: &Layout, buffer: PageBuf) -> Result<(), Error> {
@@ -74,15 +60,10 @@ impl XskDevice {
 }
 
 impl Layout {
-    /// Whether a chunk is a fragment of a page.
-    pub(super) fn cuts_pages(&self) -> bool {
-        self.unit_shift < pagepool::PAGE_SHIFT
-    }
-
     /// The last offset in a page where a chunk begins.
     fn last_colour(&self, room: usize, capacity: usize) -> usize {
         let in_pool = room.saturating_sub(capacity + self.before as usize);
-        in_pool.min((1 << self.unit_shift) - self.chunk as usize)
+        in_pool.min((1 << self.page_shift) - self.chunk as usize)
     }
 
     /// The last offset in a chunk where a packet ends. Those of several buffers fill chunks.
@@ -104,13 +85,13 @@ mod tests {
 
     #[test]
     fn a_packet_ends_with_its_chunk_at_the_latest() {
-        let pages = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
+        let pages = Layout { chunk: 4096, before: 256, unaligned: false, page_shift: 12, len: 1 << 20 };
         assert_eq!((end(pages, 1518, 1), end(pages, 9018, 3), end(pages, 1 << 20, 1)), (1774, 4096, 4096));
         let coloured = Layout { chunk: 3072, unaligned: true, ..pages };
         assert_eq!((end(coloured, 1518, 1), end(coloured, 1518, 2)), (1774, 3072));
         assert_eq!((coloured.last_colour(4096, 1518), coloured.last_colour(4032, 2816)), (1024, 960));
         assert_eq!((pages.last_colour(4096, 1518), coloured.last_colour(4096, 3840)), (0, 0), "none");
-        let halves = Layout { chunk: 2048, unit_shift: 11, ..pages };
-        assert_eq!((end(halves, 1518, 1), halves.cuts_pages()), (1774, true));
+        let halves = Layout { chunk: 2048, page_shift: 11, ..pages };
+        assert_eq!((end(halves, 1518, 1), halves.last_colour(2048, 1518)), (1774, 0));
     }
 }

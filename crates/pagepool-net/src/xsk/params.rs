@@ -17,8 +17,6 @@ const MAX_RING: u32 = 1 << 16;
 pub(crate) const XDP_HEADROOM: u32 = 256;
 /// The smallest chunk. Linux: `XDP_UMEM_MIN_CHUNK_SIZE`.
 const MIN_CHUNK: u32 = 2048;
-/// The largest chunk: a page of a pool. Kernels with larger pages accept more.
-const PAGE: u32 = 4096;
 
 /// Whether the driver uses the UMEM directly (zero copy), or the kernel copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,19 +37,12 @@ pub enum XskMode {
 pub struct UmemParams {
     /// The name in reports and errors.
     pub name: String,
-    /// Bytes of a chunk, which holds one packet or a part of one: 2048 or 4096; with `unaligned` any multiple
-    /// of 64 from 2048 to 4096.
+    /// Bytes of a chunk, which holds one packet or a part of one. 0 (the default) is a page of the memory,
+    /// the only size for aligned chunks: 4096, or 2048 in an arena with that
+    /// [`page_size`](pagepool::ArenaParams::page_size). With `unaligned` any multiple of 64 from 2048 to a
+    /// page.
     ///
-    /// A chunk of 4096 is a page of a pool, of order 0. One of 2048 is half a page: the device takes
-    /// [fragments](pagepool::Bound::alloc_frag) of that size. Cut no others from that pool: a fragment across
-    /// a border of chunks is counted as `rx_unmapped`, and returns to its pool.
-    ///
-    /// A pool for half pages has `PoolParams { order: 6, headroom: 256, max_len: 1792, colour: false, wakeup:
-    /// true, domains: vec![umem], ..Default::default() }`. A page of order 6, 256 KiB, is cut into 128
-    /// chunks, and is free when all have returned, so the pool needs more memory than the chunks that are
-    /// out. With order 0, packets cost two to three times the cycles. `headroom` and `max_len` keep the
-    /// process's own frames, which take whole pages, within one chunk; with order 6 cut these from fragments
-    /// of the chunk size. A fragment has no tailroom; its headroom is what the chunk has before the packet.
+    /// A chunk lies in one page of a pool of order 0.
     pub chunk_size: u32,
     /// Bytes kept free before the kernel's own 256.
     pub headroom: u32,
@@ -70,7 +61,7 @@ impl Default for UmemParams {
     fn default() -> Self {
         Self {
             name: "umem0".into(),
-            chunk_size: PAGE,
+            chunk_size: 0,
             headroom: 0,
             unaligned: false,
             mode: XskMode::Auto,
@@ -82,7 +73,7 @@ impl Default for UmemParams {
 
 impl UmemParams {
     /// The registration of memory with these parameters.
-    pub(super) fn registration(&self, addr: usize, len: u64) -> Registration {
+    pub(super) fn registration(&self, addr: usize, len: u64, page_size: u32) -> Registration {
         let unaligned = if self.unaligned { flags::XDP_UMEM_UNALIGNED_CHUNK_FLAG } else { 0 };
         let (metadata, tx_metadata_len) = match self.tx_metadata {
             TxMetadataMode::Off => (0, 0),
@@ -93,17 +84,25 @@ impl UmemParams {
             }
         };
         let (addr, flags) = (addr as u64, unaligned | metadata);
-        let Self { chunk_size, headroom, .. } = *self;
+        let (chunk_size, headroom) = (self.chunk(page_size), self.headroom);
         Registration { addr, len, chunk_size, headroom, flags, tx_metadata_len }
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
-        let chunk = self.chunk_size;
-        let fits = (MIN_CHUNK..=PAGE).contains(&chunk) && chunk.is_multiple_of(64);
-        if !fits || !(self.unaligned || chunk.is_power_of_two()) {
+    /// Bytes of a chunk in memory with pages of this size.
+    fn chunk(&self, page_size: u32) -> u32 {
+        if self.chunk_size == 0 { page_size } else { self.chunk_size }
+    }
+
+    pub(super) fn check(&self, page_size: u32) -> Result<(), Error> {
+        let chunk = self.chunk(page_size);
+        let fits = match self.unaligned {
+            true => (MIN_CHUNK..=page_size).contains(&chunk) && chunk.is_multiple_of(64),
+            false => chunk == page_size,
+        };
+        if !fits {
             let must_be = match self.unaligned {
-                true => "a multiple of 64 from 2048 to 4096: a chunk lies in one page of a pool",
-                false => "2048 or 4096: other sizes need unaligned chunks",
+                true => format!("a multiple of 64 from 2048 to {page_size}, the arena's page_size"),
+                false => format!("{page_size}, the arena's page_size: other sizes need unaligned chunks"),
             };
             return Err(parameter("chunk_size", chunk, must_be));
         }
@@ -259,26 +258,26 @@ mod tests {
     fn what_is_out_of_range_is_refused_by_name() {
         let umem = |chunk_size, headroom, unaligned| {
             UmemParams { chunk_size, headroom, unaligned, ..Default::default() }
-                .check()
+                .check(4096)
                 .map_err(|e| e.to_string())
         };
         assert_eq!(
-            (umem(4096, 0, false), umem(2048, 256, false), umem(3072, 0, true)),
+            (umem(4096, 0, false), umem(0, 256, false), umem(3072, 0, true)),
             (Ok(()), Ok(()), Ok(()))
         );
         let software = UmemParams { tx_metadata: TxMetadataMode::SoftwareChecksum, ..Default::default() };
         let several = UmemParams { multi_buffer: true, ..software.clone() };
         let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..software.clone() };
         let refused = |what| format!("tx_metadata is SoftwareChecksum, but must be On or Off with {what}");
-        assert!(software.check().is_ok());
-        assert_eq!(several.check().unwrap_err().to_string(), refused("multi_buffer"));
-        assert_eq!(zero_copy.check().unwrap_err().to_string(), refused("zero copy"));
-        let refused = "chunk_size is 3072, but must be 2048 or 4096: other sizes need unaligned chunks";
-        assert_eq!(umem(3072, 0, false).unwrap_err(), refused);
-        assert!(umem(8192, 0, true).unwrap_err().contains("a chunk lies in one page of a pool"));
-        assert!(
-            umem(2048, 1729, false).unwrap_err().starts_with("headroom is 1729, but must be at most 1728")
-        );
+        assert!(software.check(4096).is_ok());
+        assert_eq!(several.check(2048).unwrap_err().to_string(), refused("multi_buffer"));
+        assert_eq!(zero_copy.check(4096).unwrap_err().to_string(), refused("zero copy"));
+        let refused = "must be 4096, the arena's page_size: other sizes need unaligned chunks";
+        assert!([2048, 3072].iter().all(|&size| umem(size, 0, false).unwrap_err().ends_with(refused)));
+        assert!(umem(8192, 0, true).unwrap_err().ends_with("2048 to 4096, the arena's page_size"));
+        let small = UmemParams { headroom: 1729, ..Default::default() };
+        let refused = small.check(2048).unwrap_err().to_string();
+        assert!(refused.starts_with("headroom is 1729, but must be at most 1728"), "{refused}");
         let socket = |params: XskParams| params.check().map_err(|e| e.to_string());
         assert_eq!(socket(XskParams::default()), Ok(()));
         let odd = XskParams { tx_ring: 100, ..Default::default() };

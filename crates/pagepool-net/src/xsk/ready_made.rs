@@ -18,8 +18,9 @@ impl XskDevice {
     /// and an XDP program that takes all packets of the queue.
     ///
     /// Packets of other queues stay with the kernel. To give this queue back to the kernel, drop both, or end
-    /// the process. The memory is twice what the rings hold: 32 MiB with the rings of `XskParams::default()`,
-    /// and more for a card with zero copy.
+    /// the process. The memory is twice what the rings hold: 16 MiB with the rings of `XskParams::default()`,
+    /// in pages of 2 KiB; 32 MiB in pages of 4 KiB if the MTU is above 1,774 bytes or the interface is a card
+    /// (which may fill only whole KiB of a page), and more for a card with zero copy.
     ///
     /// Packets have one buffer, so the MTU may be at most 3,822 bytes; for more see
     /// [`UmemParams::multi_buffer`](super::UmemParams::multi_buffer). For some of the packets see
@@ -65,7 +66,7 @@ impl XskDevice {
         let link = lookup::look_up(&params.interface)?;
         params.interface.clone_from(&link.name); // it may be an alternative name
         let name = format!("{}:{}", params.interface, params.queue);
-        let (umem, pool) = memory(&name, &params)?;
+        let (umem, pool) = memory(&name, &params, link.mtu as usize)?;
         check_mtu(link.mtu as usize, &umem)?;
         let redirect = match params.redirect.take() {
             Some(redirect) => redirect,
@@ -106,12 +107,15 @@ impl Redirect {
 }
 
 /// Memory for the rings, and as much again for the program.
-fn memory(name: &str, params: &XskParams) -> Result<(Arc<Umem>, Bound), Error> {
+fn memory(name: &str, params: &XskParams, mtu: usize) -> Result<(Arc<Umem>, Bound), Error> {
+    let hardware_ring = lookup::hardware_ring(&params.interface);
     let on_rings = u64::from(params.rx_ring.max(params.rx_buffers))
         + u64::from(params.tx_ring)
-        + u64::from(lookup::hardware_ring(&params.interface));
-    let max_bytes = (2 * on_rings * PAGE_SIZE as u64).next_multiple_of(1 << REGION_SHIFT);
-    let arena = Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() })?;
+        + u64::from(hardware_ring);
+    let fits_half = mtu + HEADERS <= PAGE_SIZE / 2 - XDP_HEADROOM as usize;
+    let page_size = if fits_half && hardware_ring == 0 { PAGE_SIZE / 2 } else { PAGE_SIZE };
+    let max_bytes = (2 * on_rings * page_size as u64).next_multiple_of(1 << REGION_SHIFT);
+    let arena = Arena::new(ArenaParams { max_bytes, page_size, commit_all: true, ..Default::default() })?;
     let umem = Umem::new(UmemParams { name: name.into(), ..Default::default() }, &arena)?;
     let pool = PoolParams {
         name: name.into(),

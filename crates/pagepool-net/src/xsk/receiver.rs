@@ -1,8 +1,8 @@
 //! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what arrives.
 //!
-//! Table  holds every buffer that the kernel was given, by its chunk's place in the UMEM, until it returns
-//!        with a packet. So nothing that the kernel keeps or silently discards is lost: at the end all is
-//!        taken back, whatever the rings say.
+//! Table  holds every page that the kernel was given, by its number, until it returns with a packet. So
+//!        nothing that the kernel keeps or silently discards is lost: at the end all is taken back, whatever
+//!        the rings say.
 //! Trust  none. An address that was not given is counted and never accessed. A length beyond the buffer is
 //!        counted, and the buffer returns to its pool. If one buffer of a packet is wrong, the packet is
 //!        dropped up to its end.
@@ -11,7 +11,7 @@
 //! I4     a buffer is in the table, where no thread can access its bytes, from before its address is on the
 //!        fill ring until that address returns on the receive ring, or the socket is closed.
 
-use pagepool::{Batch, Bound, DeviceTable, FragRun, FragTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
+use pagepool::{Batch, Bound, DeviceTable, XdpBuff};
 
 use super::descriptor::Descriptor;
 use super::layout::Layout;
@@ -35,30 +35,11 @@ pub(super) struct RxRings {
     pub(super) received: Consumer<Mapped, 2>,
 }
 
-/// The kernel's buffers, by the place of the chunk.
-#[derive(Debug)]
-enum Given {
-    /// Chunks that are pages, or lie in one: a byte per page.
-    Pages(DeviceTable),
-    /// Parts of pages: a byte per part.
-    Frags(FragTable),
-}
-
-impl Given {
-    /// Removes the buffer at a place of the UMEM, if the kernel had it.
-    #[inline(always)]
-    fn take(&mut self, at: u64) -> Option<PageBuf> {
-        match self {
-            Given::Pages(pages) => pages.remove(PageIdx(u32::try_from(at >> PAGE_SHIFT).ok()?)),
-            Given::Frags(frags) => frags.remove(at),
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Receiver {
     layout: Layout,
-    given: Given,
+    /// The kernel's pages.
+    given: DeviceTable,
     /// Number of buffers for the kernel.
     most: usize,
     chain: RxChain,
@@ -68,10 +49,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(layout: Layout, most: usize, max_buffers: usize) -> Self {
-        let given = match layout.cuts_pages() {
-            false => Given::Pages(DeviceTable::new((layout.len >> PAGE_SHIFT) as usize)),
-            true => Given::Frags(FragTable::new(layout.len, layout.chunk as usize)),
-        };
+        let given = DeviceTable::new(layout.pages());
         Self { layout, given, most, chain: RxChain::new(max_buffers), leaked: 0 }
     }
 
@@ -121,10 +99,7 @@ impl Receiver {
             // The fast path knows no unfinished packets: within one, buffers are checked singly.
             if self.chain.is_between_packets() {
                 let rest = move |next| entry(at + next);
-                let (whole, bytes_of_whole) = match self.given {
-                    Given::Pages(_) => self.take_whole(n - at, rest, into),
-                    Given::Frags(_) => self.take_frags(n - at, rest, into),
-                };
+                let (whole, bytes_of_whole) = self.take_whole(n - at, rest, into);
                 (at, bytes) = (at + whole, bytes + bytes_of_whole);
                 if at == n {
                     break;
@@ -154,15 +129,17 @@ impl Receiver {
         entry: impl Fn(usize) -> [u64; 2],
         into: &mut Vec<XdpBuff>,
     ) -> (usize, u64) {
-        let Given::Pages(pages) = &mut self.given else { return (0, 0) };
         let whole = move |at: usize| {
             let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
             (options == 0).then_some((addr, len)) // any other option is checked singly
         };
         // Two loops: the one for aligned chunks tests no mode per packet.
         match self.layout.unaligned {
-            true => pages.remove_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
-            false => pages.remove_packets(n, whole, into),
+            true => {
+                let whole = move |at| whole(at).map(|(addr, len)| (flat(addr), len));
+                self.given.remove_packets(n, whole, into)
+            }
+            false => self.given.remove_packets(n, whole, into),
         }
     }
 
@@ -175,41 +152,25 @@ impl Receiver {
         entry: impl Fn(usize) -> [u64; 2],
         into: &mut Vec<XdpBuff>,
     ) -> (usize, u64) {
-        let (Given::Pages(pages), Some((begun, max_buffers))) = (&mut self.given, self.chain.begun()) else {
-            return (0, 0);
-        };
+        let Some((begun, max_buffers)) = self.chain.begun() else { return (0, 0) };
         let unaligned = self.layout.unaligned;
         let named = move |at: usize| {
             let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
             let addr = if unaligned { flat(addr) } else { addr };
             (options & !CONTINUED == 0).then_some((addr, len, options & CONTINUED != 0))
         };
-        pages.remove_chained(n, named, max_buffers, begun, into)
-    }
-
-    /// Takes packets of one fragment each at the front of a burst. Returns how many, and their bytes.
-    #[inline(never)]
-    fn take_frags(
-        &mut self,
-        n: usize,
-        entry: impl Fn(usize) -> [u64; 2],
-        into: &mut Vec<XdpBuff>,
-    ) -> (usize, u64) {
-        let Given::Frags(frags) = &mut self.given else { return (0, 0) };
-        let whole = move |at: usize| {
-            let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
-            (options == 0).then_some((addr, len)) // as in `take_whole`
-        };
-        frags.remove_packets(n, whole, into)
+        self.given.remove_chained(n, named, max_buffers, begun, into)
     }
 
     /// Takes any other buffer. Returns the packet that ends with it.
     #[inline(never)]
     fn accept_one(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let (len, last) = (got.len as usize, got.options & CONTINUED == 0);
-        let (at, offset) = self.place(got.addr);
+        let addr = if self.layout.unaligned { flat(got.addr) } else { got.addr };
+        // The address is the packet's: the offset includes the kernel's room before it.
+        let offset = (addr & ((1 << self.layout.page_shift) - 1)) as usize;
         // Removing is the check: an address that comes twice finds nothing the second time (I1).
-        let Some(buffer) = self.given.take(at) else {
+        let Some(buffer) = self.layout.page_at(addr).and_then(|page| self.given.remove(page)) else {
             stats.rx_bad_descriptor += 1;
             return self.chain.spoilt(last);
         };
@@ -217,14 +178,6 @@ impl Receiver {
             return XdpBuff::new(buffer, offset, len).map_err(|_| stats.rx_bad_length += 1).ok();
         }
         self.chain.append(buffer, offset, len, last, stats)
-    }
-
-    /// The place of an address in the UMEM, and its offset in the buffer.
-    #[inline(always)]
-    fn place(&self, addr: u64) -> (u64, usize) {
-        // The address is the packet's: the offset includes the kernel's room before it.
-        let addr = if self.layout.unaligned { flat(addr) } else { addr };
-        (addr, (addr & ((1 << self.layout.unit_shift) - 1)) as usize)
     }
 
     /// Gives the kernel buffers until it has `most`.
@@ -244,10 +197,7 @@ impl Receiver {
         let fill = &mut rings.fill;
         // The fill ring may have less room: the kernel takes some buffers off later.
         let want = want.min(fill.room(want));
-        let unmapped = match self.given {
-            Given::Pages(_) => self.refill_pages(fill, want, pool, mapping),
-            Given::Frags(_) => self.refill_frags(fill, want, pool, mapping),
-        };
+        let unmapped = self.give_many(fill, want, pool, mapping);
         stats.rx_unmapped += unmapped as u64;
         // Once for all: each submit takes the ring's index line from the kernel's CPU.
         fill.submit();
@@ -256,7 +206,7 @@ impl Receiver {
     /// Returns how many pages are of a pool outside this UMEM. An empty pool records that its owner waits;
     /// the next return wakes it.
     #[inline(always)]
-    fn refill_pages(
+    fn give_many(
         &mut self,
         fill: &mut Fill,
         mut want: usize,
@@ -287,97 +237,42 @@ impl Receiver {
         mut batch: Batch,
         mapping: &mut MappingCache,
     ) -> Result<(), Batch> {
-        let Given::Pages(pages) = &mut self.given else { return Err(batch) };
+        let layout = self.layout;
         let Some(one) = batch.pop() else { return Ok(()) };
         // One check for the batch: all pages are of one pool, and thus of one area.
-        let mapped = mapping.addr_of(&one).is_some_and(|at| at.0 >> PAGE_SHIFT == u64::from(one.page().0));
+        let mapped = mapping.addr_of(&one).is_some_and(|at| layout.page_at(at.0) == Some(one.page()));
         if batch.push(one).is_err() || !mapped {
             return Err(batch);
         }
-        let layout = self.layout;
         let mut slots = fill.slots();
         // Table entries first, then the index: an address is in the table before the kernel sees it (I4).
         let done = match layout.unaligned {
-            true => pages.insert(batch, |page, offset| slots.push([at(page) + layout.colour(offset)])),
-            false => pages.insert(batch, |page, _| slots.push([at(page)])),
+            true => self.given.insert(batch, |page, offset| {
+                slots.push([layout.start_of(page) + layout.colour(offset)]);
+            }),
+            false => self.given.insert(batch, |page, _| slots.push([layout.start_of(page)])),
         };
         // Even after an error: what is in the table is on the ring.
         slots.commit();
         done
     }
 
-    /// Gives the kernel fragments, those of one page together. Returns how many are of a pool outside this
-    /// UMEM.
-    fn refill_frags(
-        &mut self,
-        fill: &mut Fill,
-        mut want: usize,
-        pool: &Bound,
-        mapping: &mut MappingCache,
-    ) -> usize {
-        while want > 0 {
-            let Some(run) = pool.alloc_frag_run(self.layout.chunk as usize, want) else { return 0 };
-            want -= run.len();
-            if let Err(unmapped) = self.give_frags(fill, run, mapping) {
-                return unmapped.len(); // they return
-            }
-        }
-        0
-    }
-
-    /// Gives fragments to the kernel, if they are in the UMEM, each at the beginning of a chunk.
-    #[inline(always)]
-    fn give_frags(
-        &mut self,
-        fill: &mut Fill,
-        run: FragRun,
-        mapping: &mut MappingCache,
-    ) -> Result<(), FragRun> {
-        let Given::Frags(frags) = &mut self.given else { return Err(run) };
-        // One check for the run: a device address is the offset in the area.
-        let place = |first: &PageBuf| first.page().offset() + first.offset() as u64;
-        let mapped =
-            run.first().is_some_and(|first| mapping.addr_of(first).map(|at| at.0) == Some(place(first)));
-        if !mapped {
-            return Err(run);
-        }
-        let mut slots = fill.slots();
-        // Table entries first, as for pages (I4).
-        let done = frags.insert(run, |at| slots.push([at]));
-        slots.commit();
-        done
-    }
-
-    #[inline(always)]
-    fn out(&self) -> usize {
-        match &self.given {
-            Given::Pages(pages) => pages.len(),
-            Given::Frags(frags) => frags.len(),
-        }
-    }
-
     /// Buffers that the kernel has, that wait for the rest of their packet, or that are leaked.
     pub(super) fn held(&self) -> usize {
-        self.out() + self.chain.held() + self.leaked
+        self.given.len() + self.chain.held() + self.leaked
     }
 
     /// Leaks the kernel's buffers, which stay counted.
     pub(super) fn forget(&mut self) {
         // Memory that the kernel may still write must not be allocated again.
-        self.leaked += match &mut self.given {
-            Given::Pages(pages) => pages.forget(),
-            Given::Frags(frags) => frags.forget(),
-        };
+        self.leaked += self.given.forget();
     }
 
     /// Takes everything back after the close. Returns how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held();
         self.chain.clear();
-        match &mut self.given {
-            Given::Pages(pages) => pages.clear(),
-            Given::Frags(frags) => frags.clear(),
-        };
+        self.given.clear();
         held
     }
 }
@@ -388,18 +283,13 @@ fn flat(addr: u64) -> u64 {
     (addr & ((1 << BASE_BITS) - 1)) + (addr >> BASE_BITS)
 }
 
-#[inline(always)]
-fn at(page: PageIdx) -> u64 {
-    u64::from(page.0) << PAGE_SHIFT
-}
-
 impl Layout {
     /// How far into its page a chunk begins: where the pool would put the packet, as long as the chunk stays
     /// in the page. Otherwise Linux silently discards the address, unless the next page is also next in
     /// memory.
     #[inline]
     fn colour(&self, packet_offset: usize) -> u64 {
-        let most = (1u64 << self.unit_shift) - u64::from(self.chunk);
+        let most = (1u64 << self.page_shift) - u64::from(self.chunk);
         (packet_offset as u64).saturating_sub(u64::from(self.before)).min(most)
     }
 }
@@ -417,19 +307,13 @@ mod tests {
             pool: &Bound,
             mapping: &mut MappingCache,
         ) -> bool {
-            match self.given {
-                Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), mapping).is_ok(),
-                Given::Frags(_) => {
-                    let run = pool.alloc_frag_run(self.layout.chunk as usize, 1);
-                    run.is_some_and(|run| self.give_frags(fill, run, mapping).is_ok())
-                }
-            }
+            self.give_pages(fill, pool.alloc_batch(1), mapping).is_ok()
         }
     }
 
     #[test]
     fn a_coloured_chunk_stays_in_its_page() {
-        let layout = Layout { chunk: 3136, before: 256, unaligned: true, unit_shift: 12, len: 1 << 20 };
+        let layout = Layout { chunk: 3136, before: 256, unaligned: true, page_shift: 12, len: 1 << 20 };
         assert_eq!((layout.colour(0), layout.colour(256), layout.colour(320)), (0, 0, 64));
         assert_eq!(layout.colour(256 + 960), 960, "the last colour that fits");
         assert_eq!(layout.colour(4095), 960, "not past the page");
@@ -443,7 +327,7 @@ mod tests {
         let params = PoolParams { tailroom: 320, chains: 8, colour: false, ..Default::default() };
         let pool = Pool::new(params, arena).unwrap().bind();
         let chunk = if unaligned { 3136 } else { 4096 };
-        let layout = Layout { chunk, before: 256, unaligned, unit_shift: PAGE_SHIFT, len: 1 << 20 };
+        let layout = Layout { chunk, before: 256, unaligned, page_shift: 12, len: 1 << 20 };
         let mut receiver = Receiver::new(layout, PAGES, 4);
         let addrs = give(&mut receiver, &pool);
         (receiver, pool, addrs)
@@ -452,8 +336,9 @@ mod tests {
     /// Gives as many pages as it may have. Returns their places.
     fn give(receiver: &mut Receiver, pool: &Bound) -> Vec<u64> {
         let (mut addrs, want) = (Vec::new(), PAGES - receiver.held());
-        let Given::Pages(pages) = &mut receiver.given else { panic!("chunks of a page") };
-        pages.insert(pool.alloc_batch(want), |page, _| addrs.push(at(page))).expect("one area");
+        let layout = receiver.layout;
+        let given = &mut receiver.given;
+        given.insert(pool.alloc_batch(want), |page, _| addrs.push(layout.start_of(page))).expect("one area");
         addrs
     }
 

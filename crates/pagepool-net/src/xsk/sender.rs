@@ -1,21 +1,17 @@
 //! The sending half: gives the kernel the buffers of frames, and takes them back when they are sent.
 //!
 //! Table  a packet of one whole page is a byte, by the page's number. One of several whole pages is a byte
-//!        per page: the last, which completes it, in one table, the others in a second. If chunks are parts
-//!        of pages, a packet of one chunk is a byte, by its place. Each buffer of any other frame has a slot,
-//!        found by the address that completes it, in a list per page, because several fragments of a page may
-//!        be in transmit. A frame is done with its last buffer. What the kernel never completes (many kernels
-//!        silently drop what they refuse) stays here until the close.
-//! Trust  none: an address that is not being sent is counted. Of a page or chunk that is sent whole, only its
-//!        number counts.
+//!        per page: the last, which completes it, in one table, the others in a second. Each buffer of any
+//!        other frame has a slot, found by the address that completes it, in a list per page, because several
+//!        fragments of a page may be in transmit. A frame is done with its last buffer. What the kernel never
+//!        completes (many kernels silently drop what they refuse) stays here until the close.
+//! Trust  none: an address that is not being sent is counted. Of a page that is sent whole, only its number
+//!        counts.
 //! Check  what the kernel would refuse is refused and counted here: an empty buffer, one beyond the UMEM or
 //!        across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
-use pagepool::{
-    DeviceTable, FragTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, XdpBuff, XdpFrame,
-    XdpFrameBulk,
-};
+use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SIZE, PageBuf, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use super::descriptor::Descriptor;
 use super::layout::Layout;
@@ -49,8 +45,6 @@ pub(super) struct Sender {
     whole: DeviceTable,
     /// Packets of several whole pages each, except the last page, which is in `whole`.
     before_last: DeviceTable,
-    /// If chunks are parts of pages: packets of one chunk each.
-    frags: FragTable,
     /// For each page, the first slot whose buffer is in it.
     pages: Box<[u32]>,
     /// The buffers of all other frames.
@@ -71,14 +65,12 @@ struct SlotOnPage {
 
 impl Sender {
     pub(super) fn new(layout: Layout, copied_from: Option<usize>, slots: usize, limits: TxLimits) -> Self {
-        let pages = (layout.len >> PAGE_SHIFT) as usize;
-        let in_frags = if layout.cuts_pages() { layout.len } else { 0 };
+        let pages = layout.pages();
         Self {
             layout,
             copied_from,
             whole: DeviceTable::new(pages),
             before_last: DeviceTable::new(if limits.max_buffers > 1 { pages } else { 0 }),
-            frags: FragTable::new(in_frags, 1 << layout.unit_shift),
             pages: vec![NONE; pages].into(),
             slots: TxSlots::new(slots, || SlotOnPage { addr: 0, next: NONE }),
             addrs: [0; MAX_FRAGS + 1],
@@ -100,10 +92,10 @@ impl Sender {
         self.requests.as_deref_mut()
     }
 
-    /// Takes packets off the front while there is room, and each is a whole page, or with `FRAGS` a chunk;
-    /// none of those must be refused. [`transmit`](Self::transmit) takes the others. Returns how many.
+    /// Takes packets off the front while there is room, and each has only whole pages; none of those must be
+    /// refused. [`transmit`](Self::transmit) takes the others. Returns how many.
     #[inline]
-    pub(super) fn transmit_packets<const FRAGS: bool>(
+    pub(super) fn transmit_packets(
         &mut self,
         rings: &mut TxRings,
         packets: &mut Vec<XdpBuff>,
@@ -113,11 +105,8 @@ impl Sender {
         let mut sent = 0;
         loop {
             // One check for each run of packets of one pool.
-            let mut of_one_pool = match FRAGS {
-                false => self.transmit_pages_of_one_pool(rings, packets, mappings, stats),
-                true => self.transmit_frags_of_one_pool(rings, packets, mappings, stats),
-            };
-            if !FRAGS && of_one_pool == 0 && packets.first().is_some_and(XdpBuff::has_frags) {
+            let mut of_one_pool = self.transmit_pages_of_one_pool(rings, packets, mappings, stats);
+            if of_one_pool == 0 && packets.first().is_some_and(XdpBuff::has_frags) {
                 of_one_pool = self.transmit_chains(rings, packets, mappings, stats);
             }
             sent += of_one_pool;
@@ -139,8 +128,8 @@ impl Sender {
     ) -> usize {
         let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
         // One check for the pool: in a UMEM a device address is the offset in the area.
-        let at = mappings.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
-        if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
+        let at = mappings.addr_of(first).filter(|_| first.len() == 1 << self.layout.page_shift);
+        if at.is_none_or(|at| self.layout.page_at(at.0) != Some(first.page())) {
             return 0;
         }
         // Free entries of the ring, and slots for buffers that are not completed.
@@ -175,7 +164,7 @@ impl Sender {
     ) -> usize {
         let Some(first) = packets.first() else { return 0 };
         let at = mappings.addr_of(first.buffer());
-        if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.buffer().page().0)) {
+        if at.is_none_or(|at| self.layout.page_at(at.0) != Some(first.buffer().page())) {
             return 0;
         }
         let (layout, limits) = (self.layout, self.limits);
@@ -198,43 +187,6 @@ impl Sender {
         sent
     }
 
-    /// Takes packets of one chunk each, if chunks are parts of pages. Not inlined, so that its loop has all
-    /// registers.
-    #[inline(never)]
-    fn transmit_frags_of_one_pool(
-        &mut self,
-        rings: &mut TxRings,
-        packets: &mut Vec<XdpBuff>,
-        mappings: &mut MappingCache,
-        stats: &mut DeviceStats,
-    ) -> usize {
-        let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
-        // One check for the pool, as for pages.
-        let place = first.page().offset() + first.offset() as u64;
-        if mappings.addr_of(first).is_none_or(|at| at.0 != place) {
-            return 0;
-        }
-        let room = rings.send.room(packets.len()).min(self.room());
-        // A packet ends with its fragment, and that with its chunk: only its length is left to check.
-        let (copied_from, longest) =
-            (self.copied_from, self.limits.max_packet.min(self.layout.chunk as usize));
-        let (mut slots, mut bytes) = (rings.send.slots(), 0);
-        let sent = self.frags.insert_packets(packets, room, |at, len| {
-            // A refused packet stays in the vector: the general path counts it.
-            let fits = len.wrapping_sub(1) < longest; // and is not empty
-            if fits {
-                slots.push(Descriptor { addr: at, len: len as u32, options: 0 }.to_words());
-                fetch(copied_from, at, len);
-                bytes += len as u64;
-            }
-            fits
-        });
-        slots.commit();
-        stats.tx_packets += sent as u64;
-        stats.tx_bytes += bytes;
-        sent
-    }
-
     /// Takes packets and frames off the front while there is room. Returns how many. Refuses those that can
     /// never be sent.
     #[inline]
@@ -249,10 +201,7 @@ impl Sender {
             return self.transmit_with_metadata(rings, queue, mappings, stats);
         }
         let mut taken = match queue.burst() {
-            Some(packets) if !self.layout.cuts_pages() => {
-                self.transmit_packets::<false>(rings, packets, mappings, stats)
-            }
-            Some(packets) => self.transmit_packets::<true>(rings, packets, mappings, stats),
+            Some(packets) => self.transmit_packets(rings, packets, mappings, stats),
             None => 0,
         };
         let send = &mut rings.send;
@@ -282,9 +231,9 @@ impl Sender {
     /// stall.
     #[inline(never)]
     fn store(&mut self, frame: XdpFrame, buffers: usize) {
-        let Self { slots, pages, addrs, .. } = self;
+        let Self { layout, slots, pages, addrs, .. } = self;
         slots.insert(Some(frame), addrs[..buffers].iter(), |&addr, slot, tag| {
-            let first = &mut pages[(addr >> PAGE_SHIFT) as usize];
+            let first = &mut pages[(addr >> layout.page_shift) as usize];
             *tag = SlotOnPage { addr, next: *first };
             *first = slot;
         });
@@ -300,9 +249,6 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         match self.requests {
-            None if self.layout.cuts_pages() => {
-                self.complete_by(Self::finish_frag, rings, bulk, budget, stats)
-            }
             None => self.complete_by(Self::finish, rings, bulk, budget, stats),
             Some(_) => self.complete_by(Self::finish_with_metadata, rings, bulk, budget, stats),
         }
@@ -342,7 +288,7 @@ impl Sender {
     #[inline(always)]
     fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         // An address beyond the UMEM is in no table.
-        let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
+        let page = self.layout.page_at(addr)?;
         // Most packets are whole pages.
         match self.whole.remove(page) {
             Some(page) => bulk.push_buffer(page),
@@ -351,19 +297,9 @@ impl Sender {
         Some(1)
     }
 
-    /// Completes an address, if chunks are parts of pages.
-    #[inline(always)]
-    fn finish_frag(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
-        match self.frags.remove(addr) {
-            Some(frag) => bulk.push_buffer(frag),
-            None => return self.finish(addr, bulk),
-        }
-        Some(1)
-    }
-
     #[inline]
     fn finish_other(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
-        let page = PageIdx((addr >> PAGE_SHIFT) as u32); // `finish` checked that it fits
+        let page = self.layout.page_at(addr)?;
         if let Some(page) = self.before_last.remove(page) {
             bulk.push_buffer(page);
             return Some(0); // the packet is done with its last page
@@ -397,7 +333,7 @@ impl Sender {
     }
 
     fn unlink_exactly(&mut self, addr: u64) -> Option<u32> {
-        let page = (addr >> PAGE_SHIFT) as usize;
+        let page = (addr >> self.layout.page_shift) as usize;
         // By page, instead of a search of all slots by address.
         let mut at = *self.pages.get(page)?;
         let mut before = NONE;
@@ -416,18 +352,18 @@ impl Sender {
         None
     }
 
-    /// Buffers that may still be sent. A page or chunk sent whole counts as a slot.
+    /// Buffers that may still be sent. A page sent whole counts as a slot.
     #[inline]
     pub(super) fn room(&self) -> usize {
         // All tables share the slots of the completion ring, of which the kernel reserves one before it
         // sends: it always finds one.
-        self.slots.free().saturating_sub(self.whole.len() + self.before_last.len() + self.frags.len())
+        self.slots.free().saturating_sub(self.whole.len() + self.before_last.len())
     }
 
     /// Buffers here, sent or not.
     #[inline]
     pub(super) fn held(&self) -> usize {
-        self.slots.held() + self.whole.len() + self.before_last.len() + self.frags.len()
+        self.slots.held() + self.whole.len() + self.before_last.len()
     }
 
     /// Frames to which the kernel may still write a time.
@@ -436,13 +372,13 @@ impl Sender {
     }
 
     pub(super) fn forget(&mut self) {
-        let others = self.whole.forget() + self.before_last.forget() + self.frags.forget();
+        let others = self.whole.forget() + self.before_last.forget();
         self.slots.forget(others);
     }
 
     /// Takes everything back after the close. Returns how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
-        let others = self.whole.clear() + self.before_last.clear() + self.frags.clear();
+        let others = self.whole.clear() + self.before_last.clear();
         self.slots.clear() + others
     }
 }
@@ -540,7 +476,7 @@ impl Layout {
     ) -> Option<usize> {
         let (frags, mut written) = (packet.frags(), 0);
         let mut put = |page: &PageBuf, offset: usize, len: usize| {
-            let addr = (u64::from(page.page().0) << PAGE_SHIFT) + offset as u64;
+            let addr = self.start_of(page.page()) + offset as u64;
             let descriptor = self.descriptor(addr, len, written < frags.len()).ok()?;
             slots.push(descriptor.to_words());
             written += 1;
@@ -609,7 +545,7 @@ mod tests {
     fn a_frame_is_done_with_its_last_buffer_whatever_else_is_named() {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
-        let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
+        let layout = Layout { chunk: 4096, before: 256, unaligned: false, page_shift: 12, len: 1 << 20 };
         let (mut sender, mut bulk, mut sent) =
             (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new(), Vec::new());
         for step in 0..2000 {
@@ -645,7 +581,7 @@ mod tests {
     fn a_page_is_done_with_once_and_counts_until_then() {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
-        let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
+        let layout = Layout { chunk: 4096, before: 256, unaligned: false, page_shift: 12, len: 1 << 20 };
         let (mut sender, mut bulk) = (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new());
         let packet = || XdpBuff::new(pool.alloc_page().unwrap(), 300, 60).unwrap();
         let (mut packets, mut sent) = (vec![packet(), packet(), packet()], Vec::new());
@@ -706,35 +642,8 @@ mod tests {
     }
 
     #[test]
-    fn half_pages_are_done_with_each_once_and_count_until_then() {
-        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() });
-        let arena = arena.unwrap();
-        let params = UmemParams { chunk_size: 2048, ..Default::default() };
-        let umem = umem_in_memory(params, &arena).unwrap();
-        let params = PoolParams { domains: vec![umem.clone()], ..Default::default() };
-        let pool = Pool::new(params, arena).unwrap().bind();
-        let layout = umem.layout();
-        let (mut sender, mut bulk) = (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new());
-        let packet = |size: usize| XdpBuff::new(pool.alloc_frag(size).unwrap(), 300, 60).unwrap();
-        let mut packets = vec![packet(2048), packet(2048), packet(1024)];
-        let mut sent = Vec::new();
-        let taken = sender.frags.insert_packets(&mut packets, 16, |at, len| {
-            sent.push((at, len));
-            true
-        });
-        let &[(at, len), (next, _)] = &sent[..] else { panic!("{sent:?}") };
-        assert_eq!((taken, packets.len(), next - at, at & 2047, len), (2, 1, 2048, 300, 60));
-        assert_eq!((sender.held(), sender.room()), (2, 14));
-        assert_eq!([at, at].map(|addr| sender.finish_frag(addr, &mut bulk)), [Some(1), None]);
-        bulk.flush();
-        assert_eq!((sender.held(), sender.room()), (1, 15));
-        sender.forget();
-        assert_eq!((sender.held(), sender.frags.len()), (1, 0), "what is leaked is counted");
-    }
-
-    #[test]
     fn what_crosses_a_chunk_or_the_end_is_not_taken() {
-        let aligned = Layout { chunk: 2048, before: 256, unaligned: false, unit_shift: 11, len: 1 << 20 };
+        let aligned = Layout { chunk: 2048, before: 256, unaligned: false, page_shift: 11, len: 1 << 20 };
         let takes = |layout: &Layout, addr, len| layout.descriptor(addr, len, false).is_ok();
         assert!(takes(&aligned, 0, 2048) && takes(&aligned, 2048 + 100, 1948));
         assert!(!takes(&aligned, 100, 1949), "across the chunk's end");

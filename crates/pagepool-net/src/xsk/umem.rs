@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region, system_page_size};
+use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, Provider, Region, system_page_size};
 
 use super::layout::Layout;
 use super::params::{UmemParams, XDP_HEADROOM, XskMode, XskParams};
@@ -44,6 +44,8 @@ pub struct Umem {
     params: UmemParams,
     area: u64,
     memory: Registration,
+    /// Bytes of a page of the memory.
+    page_size: u32,
     sockets: Mutex<Sockets>,
 }
 
@@ -101,15 +103,16 @@ impl Umem {
         params: UmemParams,
         provider: &Arc<P>,
     ) -> Result<Self, Error> {
-        params.check()?;
         let area = provider.area();
+        let page_size = area.page_size() as u32;
+        params.check(page_size)?;
         let addr = area.base().ok_or_else(|| {
             let what = format!("{}, and must be readable by the CPU", registered_whole(provider));
             Error::Unsupported { what }
         })?;
-        let memory = params.registration(addr, area.pages() as u64 * PAGE_SIZE as u64);
+        let memory = params.registration(addr, area.len_bytes(), page_size);
         let sockets = Mutex::new(Sockets::default());
-        Ok(Self { id: DomainId::unique(), params, area: area.id(), memory, sockets })
+        Ok(Self { id: DomainId::unique(), params, area: area.id(), memory, page_size, sockets })
     }
 
     /// Its parameters.
@@ -144,8 +147,7 @@ impl Umem {
             chunk,
             before: self.memory.headroom + XDP_HEADROOM,
             unaligned,
-            // An unaligned chunk may begin anywhere in its page, but no page has two.
-            unit_shift: if unaligned { PAGE_SIZE.ilog2() } else { chunk.ilog2() },
+            page_shift: self.page_size.ilog2(),
             len: self.memory.len,
         }
     }

@@ -32,7 +32,6 @@ use super::rig::{Rig, bytes_of, number_of, packet};
 ///         pool,
 ///         provider,
 ///         allowed: Default::default(),
-///         frags: 1,
 ///         verify: Box::new(|| {}),
 ///     }
 /// });

@@ -51,9 +51,6 @@ pub struct Rig {
     pub provider: Arc<dyn Provider>,
     /// What the device may do to packets.
     pub allowed: Allowed,
-    /// Buffers into which the device cuts a page of the pool: 1 for whole pages. A page is out while one of
-    /// its buffers is.
-    pub frags: usize,
     /// Asserts what must hold after every scenario: for example, that no access faulted.
     pub verify: Box<dyn Fn()>,
 }
@@ -198,12 +195,7 @@ impl Rig {
     pub(super) fn adds_up(&self, held: usize) {
         let stats: DeviceStats = self.device.stats();
         let (out, buffers) = (self.pool.inflight().out, stats.in_rx + stats.in_tx + held as u64);
-        if self.frags == 1 {
-            return assert_eq!(out, buffers, "out = in_rx + in_tx + {held}: {stats:?}");
-        }
-        // The page that is being cut belongs to the pool, whatever part of it is out.
-        let fewest = buffers.div_ceil(self.frags as u64).saturating_sub(1);
-        assert!((fewest..=buffers).contains(&out), "{out} pages for {buffers} buffers: {stats:?}");
+        assert_eq!(out, buffers, "out = in_rx + in_tx + {held}: {stats:?}");
     }
 
     /// Closes the device; asserts that everything has returned, and nothing forbidden was done.

@@ -85,14 +85,7 @@ impl OpRun {
         let (pool, size, n) = (which as usize & 1, self.size(amount), 1 + amount as usize % 7);
         let Some(real) = &self.pools[pool] else { return };
         let mut buffers = Vec::with_capacity(n);
-        if which & 2 == 0 {
-            real.alloc_frag_bulk(&mut buffers, size, n);
-        } else {
-            while let Some(run) = (buffers.len() < n).then(|| real.alloc_frag_run(size, n - buffers.len())) {
-                let Some(run) = run else { break };
-                buffers.extend(run);
-            }
-        }
+        real.alloc_frag_bulk(&mut buffers, size, n);
         let mut buffers = buffers.into_iter();
         for _ in 0..n {
             let (seen, predicted) = (buffers.next(), self.model.alloc_frag(pool, size));

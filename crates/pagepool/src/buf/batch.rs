@@ -221,7 +221,7 @@ impl Batch {
         let (base, geometry) = (pool.base, pool.geometry);
         let packet = move |&page: &u32| {
             let page = PageIdx(page);
-            let start = base + page.offset() as usize + geometry.packet_offset(page);
+            let start = base + geometry.start_of(page) as usize + geometry.packet_offset(page);
             let start = std::ptr::with_exposed_provenance_mut::<u8>(start);
             // SAFETY: I1, I3. The batch owns each page, once, and is borrowed exclusively; packets lie in
             // their page.

@@ -2,14 +2,14 @@
 //!
 //! What   from bit 0: 30 bits number of the base page in which the buffer begins. For a fragment then: 2 bits
 //!        of its offset in that page (bits 1 and 2); 22 bits length less one; 9 bits of the offset (bits 3 to
-//!        11); 1 bit "not simply whole".
-//! Odd    bit 0 of the offset has no fixed place. Only fragments of largest-order pages need the highest bit
-//!        of the length. In all other pools this bit is bit 0 of the offset: the geometry's `odd_bit`. In
-//!        pools of the largest order `odd_bit` is 0, and parts begin at even bytes.
+//!        11, of which pages of 2 KiB need 8); 1 bit "not simply whole".
+//! Odd    bit 0 of the offset has no fixed place. Only fragments of pages of 4 MiB need the highest bit of
+//!        the length. In all other pools this bit is bit 0 of the offset: the geometry's `odd_bit`. In pools
+//!        of such pages `odd_bit` is 0, and parts begin at even bytes.
 
 use std::num::NonZeroU32;
 
-use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
+use crate::mem::page::{BasePage, MAX_ORDER, MAX_PAGES, PAGE_SIZE, PageIdx};
 
 /// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::MAY_HAVE_REFS`] is a
 /// whole page that may have a [`PageRef`](crate::PageRef): its return must read its record. All else is a
@@ -22,7 +22,7 @@ pub(crate) struct FragBits(pub(crate) u32);
 
 const LEN_BITS: u32 = 22;
 const LEN_MASK: u32 = (1 << LEN_BITS) - 1;
-const OFFSET_MASK: u32 = (1 << (PAGE_SHIFT - 3)) - 1;
+const OFFSET_MASK: u32 = (PAGE_SIZE as u32 >> 3) - 1;
 const NOT_WHOLE: u32 = 1 << 31;
 
 const _: () = assert!(NOT_WHOLE == (OFFSET_MASK + 1) << LEN_BITS, "flag, offset, and length fill 32 bits");
@@ -43,7 +43,7 @@ impl FragBits {
 const PAGE_BITS: u32 = MAX_PAGES.trailing_zeros();
 
 const _: () = assert!(PAGE_BITS + 2 == 32, "two bits of an offset lie above the page's number");
-const _: () = assert!(PAGE_SHIFT + MAX_ORDER as u32 == LEN_BITS, "the largest page is the longest fragment");
+const _: () = assert!(PAGE_SIZE << MAX_ORDER == 1 << LEN_BITS, "the largest page is the longest fragment");
 
 /// A base page and the part of it, in one word: a handle is two words, and fits two registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,25 +64,25 @@ impl HandleBits {
 
     /// The fragment of `len` bytes (at least 1) at `offset`, a multiple of 8, in `page`.
     #[inline(always)]
-    pub(crate) fn frag(page: PageIdx, offset: usize, len: usize) -> Self {
-        let in_base_page = offset as u32 & ((1 << PAGE_SHIFT) - 1);
+    pub(crate) fn frag(of: BasePage, page: PageIdx, offset: usize, len: usize) -> Self {
+        let in_base_page = offset as u32 & (of.bytes() as u32 - 1);
         let bits = NOT_WHOLE | (in_base_page >> 3) << LEN_BITS | (len as u32).wrapping_sub(1) & LEN_MASK;
-        Self::new(PageIdx(page.0 + (offset >> PAGE_SHIFT) as u32), FragBits(bits))
+        Self::new(PageIdx(page.0 + (offset >> of.shift()) as u32), FragBits(bits))
     }
 
     /// The fragment of `len` bytes (at least 1) that begins at `start` in the area, a multiple of 8.
     #[inline(always)]
-    pub(crate) fn frag_from(start: u64, len: usize) -> Self {
+    pub(crate) fn frag_from(of: BasePage, start: u64, len: usize) -> Self {
         let kind = NOT_WHOLE | (len as u32).wrapping_sub(1) & LEN_MASK;
-        let in_base_page = start & u64::from(OFFSET_MASK << 3);
-        Self(start >> PAGE_SHIFT | in_base_page << (32 + LEN_BITS - 3) | u64::from(kind) << 32)
+        let in_base_page = start & (of.bytes() - 1) & !7;
+        Self(start >> of.shift() | in_base_page << (32 + LEN_BITS - 3) | u64::from(kind) << 32)
     }
 
     /// The fragment of `len` bytes (at least 1) at any `offset` that the pool's `odd_bit` can encode.
-    pub(crate) fn part(page: PageIdx, offset: usize, len: usize, odd_bit: u32) -> Self {
+    pub(crate) fn part(of: BasePage, page: PageIdx, offset: usize, len: usize, odd_bit: u32) -> Self {
         let odd = odd_bit & (offset as u32 & 1).wrapping_neg();
         debug_assert!(offset & 1 == 0 || odd != 0, "I1: a part of a largest page at odd byte {offset}");
-        let Self(bits) = Self::frag(page, offset, len);
+        let Self(bits) = Self::frag(of, page, offset, len);
         Self(bits | u64::from(odd) << 32 | (offset as u64 >> 1 & 3) << PAGE_BITS)
     }
 
@@ -138,9 +138,9 @@ impl HandleBits {
     /// Start in the area of a plain page, or of a fragment at a multiple of 8; for other fragments without
     /// the lowest three bits. Meaningless for a page that may have references.
     #[inline(always)]
-    pub(crate) fn start_in_eights(self) -> u64 {
+    pub(crate) fn start_in_eights(self, of: BasePage) -> u64 {
         let in_base_page = self.0 >> (32 + LEN_BITS - 3) & u64::from(OFFSET_MASK << 3);
-        self.page().offset() | in_base_page
+        of.start_of(self.page()) + in_base_page
     }
 
     /// Whether this and others are all fragments of one size. `differing` has the bits in which any differs
@@ -162,32 +162,36 @@ impl HandleBits {
 mod tests {
     use super::*;
 
-    /// For all orders except the largest.
+    /// For all pages except those of 4 MiB.
     const ODD: u32 = 1 << 21;
+    const HALF: BasePage = BasePage::new(2048).unwrap();
 
     #[test]
     fn a_frag_is_named_exactly_up_to_the_largest_page() {
         for (offset, len) in
             [(0, 1), (8, 2090), (4088, 4096), (32 << 10, 8590), ((4 << 20) - 8, 8), (0, 4 << 20), (4088, 1)]
         {
-            let bits = HandleBits::frag(PageIdx(1 << 10), offset, len);
-            is_at(bits, offset, len, 0);
-            assert_eq!(bits.start_in_eights(), (4096 << 10) + offset as u64);
-            assert_eq!(bits, HandleBits::frag_from((4096 << 10) + offset as u64, len));
-            assert_eq!(bits, HandleBits::part(PageIdx(1 << 10), offset, len, 0));
-            if len <= 2 << 20 {
-                is_at(bits, offset, len, ODD);
+            for of in [BasePage::DEFAULT, HALF] {
+                let bits = HandleBits::frag(of, PageIdx(1 << 10), offset, len);
+                is_at(of, bits, offset, len, 0);
+                let start = (of.bytes() << 10) + offset as u64;
+                assert_eq!(bits.start_in_eights(of), start);
+                assert_eq!(bits, HandleBits::frag_from(of, start, len));
+                assert_eq!(bits, HandleBits::part(of, PageIdx(1 << 10), offset, len, 0));
+                if len <= 2 << 20 {
+                    is_at(of, bits, offset, len, ODD);
+                }
             }
         }
         assert!(!FragBits::WHOLE.is_frag() && !FragBits::MAY_HAVE_REFS.is_frag());
         assert!(!HandleBits::new(PageIdx(7), FragBits::MAY_HAVE_REFS).is_whole());
         assert!(HandleBits::whole(PageIdx(u32::MAX)).is_whole());
-        assert_eq!(HandleBits::whole(PageIdx(7)).start_in_eights(), 7 << 12);
+        assert_eq!(HandleBits::whole(PageIdx(7)).start_in_eights(BasePage::DEFAULT), 7 << 12);
     }
 
     #[test]
     fn fragments_of_one_size_are_distinguished_from_all_else() {
-        let frag = |offset, len| HandleBits::frag(PageIdx(1 << 10), offset, len);
+        let frag = |offset, len| HandleBits::frag(BasePage::DEFAULT, PageIdx(1 << 10), offset, len);
         let with_refs = HandleBits::new(PageIdx(1 << 10), FragBits::MAY_HAVE_REFS);
         let alike = |one: HandleBits, other: HandleBits| one.are_frags_of_one_size(one.bits() ^ other.bits());
         assert!(alike(frag(0, 2048), frag(2048, 2048)) && alike(frag(0, 1), frag(70_000, 1)));
@@ -205,16 +209,22 @@ mod tests {
     fn a_part_begins_and_ends_at_any_byte() {
         let lens = [1, 2, 54, 4042, (1 << 20) + 1, (2 << 20) - 4097];
         for (offset, len) in (0..64).chain([4095, 4096, 4097]).flat_map(|at| lens.map(|len| (at, len))) {
-            is_at(HandleBits::part(PageIdx(1 << 10), offset, len, ODD), offset, len, ODD);
-            if offset % 2 == 0 {
-                is_at(HandleBits::part(PageIdx(1 << 10), offset, 2 * len, 0), offset, 2 * len, 0);
+            for of in [BasePage::DEFAULT, HALF] {
+                is_at(of, HandleBits::part(of, PageIdx(1 << 10), offset, len, ODD), offset, len, ODD);
+                if offset % 2 == 0 {
+                    let bits = HandleBits::part(of, PageIdx(1 << 10), offset, 2 * len, 0);
+                    is_at(of, bits, offset, 2 * len, 0);
+                }
             }
         }
     }
 
-    fn is_at(bits: HandleBits, offset: usize, len: usize, odd_bit: u32) {
+    fn is_at(of: BasePage, bits: HandleBits, offset: usize, len: usize, odd_bit: u32) {
         assert!(bits.frag_bits().is_frag() && !bits.is_whole());
         assert_eq!(bits.len(odd_bit), len);
-        assert_eq!(((bits.page().0 - (1 << 10)) as usize) * 4096 + bits.offset(odd_bit), offset);
+        assert_eq!(
+            ((bits.page().0 - (1 << 10)) as usize) * of.bytes() as usize + bits.offset(odd_bit),
+            offset
+        );
     }
 }

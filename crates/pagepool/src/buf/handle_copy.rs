@@ -68,7 +68,7 @@ pub(crate) fn are_whole(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
 mod tests {
     use super::*;
     use crate::buf::handle_bits::FragBits;
-    use crate::mem::page::PageIdx;
+    use crate::mem::page::{BasePage, PageIdx};
     use std::mem::ManuallyDrop;
     use std::ptr::{NonNull, without_provenance_mut};
 
@@ -112,7 +112,7 @@ mod tests {
         let stranger = [
             (other, HandleBits::whole(PageIdx(7))),
             (pool, HandleBits::new(PageIdx(7), FragBits::MAY_HAVE_REFS)),
-            (pool, HandleBits::frag(PageIdx(7), 64, 64)),
+            (pool, HandleBits::frag(BasePage::DEFAULT, PageIdx(7), 64, 64)),
         ];
         for (_, read) in WAYS {
             for (len, at) in (1..40).flat_map(|len| (0..len).map(move |at| (len, at))) {

@@ -19,7 +19,7 @@ use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
 use crate::mem::area::Area;
 use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Mapping};
-use crate::mem::page::{PAGE_SIZE, PageIdx};
+use crate::mem::page::PageIdx;
 use crate::recycle::cache::OwnerProof;
 use crate::recycle::message::Message;
 
@@ -83,7 +83,7 @@ impl PageBuf {
     /// Offset of a fragment in its page, in bytes; 0 for a whole page.
     #[inline]
     pub fn offset(&self) -> usize {
-        (self.start() - self.page().offset()) as usize
+        (self.start() - self.pool.geometry.start_of(self.page())) as usize
     }
 
     /// Size in bytes of the page or fragment, including the rest of the page if that was added to the
@@ -119,13 +119,16 @@ impl PageBuf {
     /// Offset of the first byte in the area.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
-        if self.bits.is_whole() { self.bits.whole_page().offset() } else { self.start_of_rare() }
+        match self.bits.is_whole() {
+            true => self.pool.geometry.start_of(self.bits.whole_page()),
+            false => self.start_of_rare(),
+        }
     }
 
     /// A function of its own, to keep `start` short enough to inline everywhere.
     fn start_of_rare(&self) -> u64 {
         let offset = if self.is_frag() { self.bits.offset(self.pool.geometry.odd_bit()) } else { 0 };
-        self.bits.page().offset() + offset as u64
+        self.pool.geometry.start_of(self.bits.page()) + offset as u64
     }
 
     /// Address of the first byte; `None` for memory that the CPU cannot read.
@@ -208,7 +211,7 @@ impl PageBuf {
             self.start() as usize
         } else {
             let page = self.bits.whole_page();
-            page.offset() as usize + self.pool.geometry.packet_offset(page)
+            self.pool.geometry.start_of(page) as usize + self.pool.geometry.packet_offset(page)
         };
         let at = base.get() + start;
         // SAFETY: a nonzero base plus an offset within its area does not wrap to 0.
@@ -347,7 +350,7 @@ impl PageBuf {
     #[inline(always)]
     pub(crate) fn frag(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
         debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: fragment {offset}+{len}");
-        Self { pool, bits: HandleBits::frag(page, offset, len) }
+        Self { pool, bits: HandleBits::frag(pool.geometry.base_page, page, offset, len) }
     }
 
     /// Gives up the handle without returning the buffer.
@@ -359,7 +362,8 @@ impl PageBuf {
     /// The handle of a fragment that may begin at any byte.
     pub(crate) fn part(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
         debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: part {offset}+{len}");
-        Self { pool, bits: HandleBits::part(page, offset, len, pool.geometry.odd_bit()) }
+        let geometry = &pool.geometry;
+        Self { pool, bits: HandleBits::part(geometry.base_page, page, offset, len, geometry.odd_bit()) }
     }
 
     /// Takes the handle apart without returning it. Loses the offset of a fragment.
@@ -442,5 +446,3 @@ fn drop_rare_remote(pool: PoolPtr, bits: HandleBits) {
         pool.put_page_remote(bits.whole_page(), bits.frag_bits() == FragBits::MAY_HAVE_REFS, usize::MAX);
     }
 }
-
-const _: () = assert!(PAGE_SIZE == 4096, "FragBits counts offsets in pages of 4 KiB");

@@ -72,7 +72,8 @@ impl PageRef {
     /// Address of the page's first byte; `None` for memory that the CPU cannot read. The process and its
     /// device must agree on who accesses the bytes.
     pub fn as_ptr(&self) -> Option<*mut u8> {
-        self.provider.area().base().map(|base| (base + self.page.offset() as usize) as *mut u8)
+        let area = self.provider.area();
+        area.base().map(|base| (base + area.offset_of(self.page) as usize) as *mut u8)
     }
 }
 

@@ -10,13 +10,14 @@
 //! I4     while a raw address is out there is no reference to its bytes: creating it consumed the handle.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::ops::RangeInclusive;
 
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::{PoolCore, PoolPtr};
 use crate::mem::dma::DeviceAddr;
-use crate::mem::page::{PAGE_SHIFT, PageIdx};
+use crate::mem::page::PageIdx;
+use crate::sys::sync::{AtomicU64, Ordering};
 
 /// log2 of the bytes per bit.
 pub(crate) const LINE_SHIFT: u32 = 6;
@@ -182,7 +183,7 @@ fn take_plain(pool: PoolPtr, page: u64) -> bool {
 fn from_marks(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
     let mapping = pool.mappings.first().ok_or(RawError::NoDomain)?;
     let offset = mapping.offset_of(addr).ok_or(RawError::Unmapped(addr))?;
-    let page = pool.geometry.head(PageIdx((offset >> PAGE_SHIFT) as u32));
+    let page = pool.geometry.head(PageIdx(pool.geometry.base_page.number_at(offset) as u32));
     let ours = || page.0 < pool.area.pages() && pool.area.meta(page).pool.load(Ordering::Acquire) == pool.id;
     if !ours() {
         return Err(RawError::NotOurs(addr));
@@ -216,31 +217,35 @@ fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBu
         Some(end) => {
             let (word, bit) = mark_at(end - 1);
             pool.area.raw_out.last[word].fetch_and(!bit, Ordering::Relaxed);
-            PageBuf::frag(pool, page, (start - page.offset()) as usize, (end - start) as usize)
+            PageBuf::frag(pool, page, (start - pool.geometry.start_of(page)) as usize, (end - start) as usize)
         }
     }
 }
 
 /// The offset of the nearest start mark at or before `offset` in its page.
 fn find_start(pool: &PoolCore, page: PageIdx, offset: u64) -> Option<u64> {
-    let marks = &pool.area.raw_out.start;
-    let (first, last) = (page.0 as usize, (offset >> PAGE_SHIFT) as usize);
-    let upto = u64::MAX >> (63 - ((offset >> LINE_SHIFT) & 63));
-    (first..=last).rev().find_map(|word| {
-        let bits = marks[word].load(Ordering::Acquire) & if word == last { upto } else { u64::MAX };
-        (bits != 0)
-            .then(|| ((word as u64) << PAGE_SHIFT) + ((63 - bits.leading_zeros() as u64) << LINE_SHIFT))
-    })
+    let lines = pool.geometry.start_of(page) >> LINE_SHIFT..=offset >> LINE_SHIFT;
+    let (word, bits) = marks_in(&pool.area.raw_out.start, lines).rev().find(|(_, bits)| *bits != 0)?;
+    Some((word << 6 | u64::from(63 - bits.leading_zeros())) << LINE_SHIFT)
 }
 
 /// The offset behind the nearest end mark at or after `start` in its page; `None` for a whole page.
 fn find_end(pool: &PoolCore, page: PageIdx, start: u64) -> Option<u64> {
-    let marks = &pool.area.raw_out.last;
-    let (first, last) = ((start >> PAGE_SHIFT) as usize, page.0 as usize + (1 << pool.geometry.order()) - 1);
-    let from = u64::MAX << ((start >> LINE_SHIFT) & 63);
-    (first..=last).find_map(|word| {
-        let bits = marks[word].load(Ordering::Acquire) & if word == first { from } else { u64::MAX };
-        (bits != 0)
-            .then(|| ((word as u64) << PAGE_SHIFT) + ((bits.trailing_zeros() as u64 + 1) << LINE_SHIFT))
+    let end = pool.geometry.start_of(page) + pool.geometry.page_size() as u64;
+    let lines = start >> LINE_SHIFT..=(end - 1) >> LINE_SHIFT;
+    let (word, bits) = marks_in(&pool.area.raw_out.last, lines).find(|(_, bits)| *bits != 0)?;
+    Some(((word << 6 | u64::from(bits.trailing_zeros())) + 1) << LINE_SHIFT)
+}
+
+/// The numbers of the words with the marks of these lines, each with the marks of these lines alone.
+fn marks_in(
+    marks: &[AtomicU64],
+    lines: RangeInclusive<u64>,
+) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
+    let (first, last) = lines.into_inner();
+    (first >> 6..=last >> 6).map(move |word| {
+        let from = if word == first >> 6 { u64::MAX << (first & 63) } else { u64::MAX };
+        let upto = if word == last >> 6 { u64::MAX >> (63 - (last & 63)) } else { u64::MAX };
+        (word, marks[word as usize].load(Ordering::Acquire) & from & upto)
     })
 }

@@ -46,10 +46,10 @@ pub(crate) fn put_cached_addrs(pool: PoolPtr, owner: OwnerProof, addrs: &[Device
     let raw = &pool.own.raw;
     let Some(linear) = raw.mapping().and_then(|mapping| mapping.linear()) else { return 0 };
     let put = pool.own.cache.fill_fast(owner, addrs.len(), |space| {
-        let (mask, offsets) = (pool.geometry.head_mask, addrs.iter().map(|addr| addr.0.wrapping_sub(linear)));
-        let pages = match raw.pages().find_all(mask, offsets.clone(), space) {
+        let (geometry, offsets) = (&pool.geometry, addrs.iter().map(|addr| addr.0.wrapping_sub(linear)));
+        let pages = match raw.pages().find_all(geometry, offsets.clone(), space) {
             true => &*space,
-            false => &space[..raw.pages().found(mask, offsets.take(space.len()))],
+            false => &space[..raw.pages().found(geometry, offsets.take(space.len()))],
         };
         // SAFETY: `find_all` checked that all are pages of the area, or `found` counted the leading ones that
         // are.

@@ -83,7 +83,7 @@ impl PageBuf {
     /// Any thread; no atomic operation on the owner's, elsewhere one, or two for a whole page.
     ///
     /// # Errors
-    /// If `at` is not in 1 to `len() - 1`, or is odd in a page of 4 MiB (order 10). Nothing has changed.
+    /// If `at` is not in 1 to `len() - 1`, or is odd in a page of 4 MiB. Nothing has changed.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -114,7 +114,8 @@ impl PageBuf {
         if !(offset + at).is_multiple_of(LINE) && !pool.split_lines.load(Ordering::Relaxed) {
             pool.split_lines.store(true, Ordering::Relaxed);
         }
-        self.bits = HandleBits::part(page, offset, at, pool.geometry.odd_bit());
+        let geometry = &pool.geometry;
+        self.bits = HandleBits::part(geometry.base_page, page, offset, at, geometry.odd_bit());
         Ok(PageBuf::part(pool, page, offset + at, len - at))
     }
 

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
+use crate::mem::page::{BasePage, MAX_PAGES, PageIdx};
+
+/// The bit of a handle that only the length of a fragment in a page of 4 MiB needs.
+const ODD_BIT: u32 = 1 << 21;
 
 /// log2 of the bytes from one colour to the next: a cache line.
 pub(crate) const COLOUR_SHIFT: u32 = 6;
@@ -25,6 +28,7 @@ pub(crate) struct Geometry {
     /// Masks a base page's number to its page of the pool. Encodes the order: the number of zeros below the
     /// mask.
     pub(crate) head_mask: NonZeroU32,
+    pub(crate) base_page: BasePage,
     pub(crate) page_size: u32,
     pub(crate) headroom: u32,
     pub(crate) max_len: u32,
@@ -54,6 +58,12 @@ impl Geometry {
         PageIdx(page.0 & self.head_mask.get())
     }
 
+    /// The offset of a page's first byte in its area, in bytes.
+    #[inline(always)]
+    pub(crate) fn start_of(&self, page: PageIdx) -> u64 {
+        self.base_page.start_of(page)
+    }
+
     /// Number of colours: places where a packet may begin in a page.
     pub(crate) fn colours(&self) -> usize {
         (self.colour_mask >> COLOUR_SHIFT) as usize + 1
@@ -75,9 +85,8 @@ impl Geometry {
     /// The handle's bit for a part that begins at an odd byte: see `handle_bits.rs`.
     #[inline(always)]
     pub(crate) fn odd_bit(&self) -> u32 {
-        // In the largest pages the lengths of fragments need all bits: there this mask bit is 0. All other
-        // pools have it.
-        (self.head_mask.get() & 1 << (MAX_ORDER - 1)) << PAGE_SHIFT
+        // In the largest pages the lengths of fragments need all bits.
+        self.page_size.wrapping_neg() & ODD_BIT
     }
 
     /// Whether fragments begin at multiples of `align` bytes, a power of two.

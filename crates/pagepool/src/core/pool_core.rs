@@ -376,7 +376,7 @@ impl PoolPtr {
     #[inline]
     pub(crate) fn sync_for_device(self, page: PageIdx, dirty: usize) {
         if !self.syncing.is_empty() {
-            let start = page.offset() + self.geometry.packet_offset(page) as u64;
+            let start = self.geometry.start_of(page) + self.geometry.packet_offset(page) as u64;
             self.sync_each(page, start, dirty.min(self.geometry.max_len as usize));
         }
     }
@@ -385,7 +385,7 @@ impl PoolPtr {
     /// written.
     pub(crate) fn sync_split_page(self, page: PageIdx) {
         if !self.syncing.is_empty() {
-            self.sync_each(page, page.offset(), self.geometry.page_size());
+            self.sync_each(page, self.geometry.start_of(page), self.geometry.page_size());
         }
     }
 

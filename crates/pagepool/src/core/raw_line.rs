@@ -12,9 +12,10 @@ use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::core::geometry::Geometry;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
-use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
+use crate::mem::page::{BasePage, MAX_PAGES, PageIdx};
 use crate::sys::sync::{AtomicU32, Ordering};
 
 /// In [`RawLine::takers`]: only the owner takes pages back.
@@ -44,16 +45,18 @@ pub(crate) struct RawLine {
     pool: u32,
     /// The pool's `Geometry::head_mask`.
     head_mask: NonZeroU32,
+    base_page: BasePage,
     /// Who takes pages back; written twice in a pool's life.
     pub(crate) takers: AtomicU32,
 }
 
 impl RawLine {
     /// For a pool that keeps the area and the mapping as long as itself.
-    pub(crate) fn new(area: &Area, mapping: Option<&Arc<Mapping>>, pool: u32, head_mask: NonZeroU32) -> Self {
+    pub(crate) fn new(area: &Area, mapping: Option<&Arc<Mapping>>, pool: u32, geometry: &Geometry) -> Self {
         let mapping = mapping.map(|mapping| NonNull::from(&**mapping));
         let takers = AtomicU32::new(OWNER_ALONE);
-        Self { words: NonNull::from(&*area.raw_pages), mapping, pool, head_mask, takers }
+        let (head_mask, base_page) = (geometry.head_mask, geometry.base_page);
+        Self { words: NonNull::from(&*area.raw_pages), mapping, pool, head_mask, base_page, takers }
     }
 
     /// The first domain.
@@ -74,7 +77,7 @@ impl RawLine {
     #[inline(always)]
     pub(crate) fn head_of(&self, offset: u64) -> u64 {
         // The bits above the mask stay, to keep such a number different from all pages.
-        offset >> PAGE_SHIFT & !u64::from(!self.head_mask.get() & (MAX_PAGES - 1))
+        self.base_page.number_at(offset) & !u64::from(!self.head_mask.get() & (MAX_PAGES - 1))
     }
 }
 
@@ -132,30 +135,31 @@ impl RawPages<'_> {
     #[inline(always)]
     pub(crate) fn find_all(
         self,
-        head_mask: NonZeroU32,
+        geometry: &Geometry,
         offsets: impl Iterator<Item = u64>,
         space: &mut [u32],
     ) -> bool {
         // No branch, to let the compiler vectorize. A difference of numbers below MAX_PAGES has its highest
         // bit set only if it is negative.
         let (last, mut bits, mut beyond) = ((self.words.len() as u32).wrapping_sub(1), 0, 0);
+        let (base_page, head_mask) = (geometry.base_page, geometry.head_mask.get());
         for (place, offset) in space.iter_mut().zip(offsets) {
-            let page = (offset >> PAGE_SHIFT) as u32 & head_mask.get();
+            let page = base_page.number_at(offset) as u32 & head_mask;
             bits |= offset;
             beyond |= last.wrapping_sub(page);
             *place = page;
         }
-        bits >> PAGE_SHIFT < u64::from(MAX_PAGES) && (beyond as i32) >= 0
+        base_page.number_at(bits) < u64::from(MAX_PAGES) && (beyond as i32) >= 0
     }
 
     /// How many leading offsets lie in pages of the area. For when [`find_all`](Self::find_all) returned
     /// false.
     #[cold]
     #[inline(never)]
-    pub(crate) fn found(self, head_mask: NonZeroU32, offsets: impl Iterator<Item = u64>) -> usize {
+    pub(crate) fn found(self, geometry: &Geometry, offsets: impl Iterator<Item = u64>) -> usize {
         let of_area = |offset: &u64| {
-            let page = offset >> PAGE_SHIFT;
-            page < u64::from(MAX_PAGES) && page as u32 & head_mask.get() < self.words.len() as u32
+            let page = geometry.base_page.number_at(*offset);
+            page < u64::from(MAX_PAGES) && page as u32 & geometry.head_mask.get() < self.words.len() as u32
         };
         offsets.take_while(of_area).count()
     }

@@ -1,6 +1,6 @@
 //! An area: the numbered pages of one provider, their records, and the domains that map them.
 //!
-//! What   one range of 4 KiB pages in regions, some of them present. Per page: a record, the pool while it
+//! What   one range of pages in regions, some of them present. Per page: a record, the pool while it
 //!        is out as a raw address, marks of its fragments that are, and a node. Per domain: a [`Mapping`].
 //! Who    any thread. Attaching, detaching, adding and removing regions take the area's lock, which is no
 //!        pool's; the rest takes none. Domains map under it and unmap without it.
@@ -18,14 +18,19 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 use crate::error::Error;
 use crate::mem::dma::{DmaDomain, DomainId, Mapping, Region};
 use crate::mem::page::{
-    LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
+    BasePage, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
 };
 use crate::mem::starved::StarvedPools;
 use crate::sys::sync::{AtomicU32, AtomicU64, Backoff, Lock, Ordering};
 use crate::sys::table::Table;
 
 /// log2 of the default region size: 4 MiB, the largest page, so no page crosses a region.
-pub const REGION_SHIFT: u32 = PAGE_SHIFT + MAX_ORDER as u32;
+pub const REGION_SHIFT: u32 = 22;
+
+/// log2 of the bytes whose marks are in one word of [`RawOut`].
+const MARKED_SHIFT: u32 = 12;
+
+const _: () = assert!(PAGE_SIZE << MAX_ORDER == 1 << REGION_SHIFT, "the largest page is a region");
 
 /// The numbered pages of one [`Provider`](crate::Provider), with a record each.
 pub struct Area {
@@ -34,6 +39,7 @@ pub struct Area {
     pub(crate) base: usize,
     len_bytes: u64,
     region_shift: u32,
+    base_page: BasePage,
     meta: Table<PageMeta>,
     /// Per page: the pool's id while a plain whole page of it is out as a raw address, else 0 (raw_page.rs).
     pub(crate) raw_pages: Table<AtomicU32>,
@@ -159,14 +165,15 @@ impl Drop for Unmapping<'_> {
 }
 
 impl Area {
-    /// An area without a CPU address: device memory.
+    /// An area without a CPU address: device memory, in pages of 4 KiB.
     ///
     /// `len_bytes` is a multiple of 4096; `region_shift` is log2 of the region size, at least 22 (4 MiB).
     pub fn unreadable(len_bytes: u64, region_shift: u32, node: NodeId) -> Result<Arc<Self>, Error> {
-        Self::new(0, len_bytes, region_shift, Nodes::One(node))
+        Self::new(0, len_bytes, region_shift, BasePage::DEFAULT, |_| Ok(Nodes::One(node)))
     }
 
-    /// An area over memory at `base`, all on `node`, or with a node per page if that is `None` (see
+    /// An area over memory at `base`, in pages of 4 KiB. All on `node`, or with a node per page if that is
+    /// `None` (see
     /// [`set_node`](Self::set_node)). The provider makes regions present with
     /// [`add_region`](Self::add_region).
     ///
@@ -187,36 +194,57 @@ impl Area {
         region_shift: u32,
         node: Option<NodeId>,
     ) -> Result<Arc<Self>, Error> {
-        let is_page = base > 0 && base.is_multiple_of(PAGE_SIZE);
-        Error::require(is_page, "base", format_args!("{base:#x}"), "a multiple of 4096, and not 0")?;
-        let pages = (len_bytes >> PAGE_SHIFT) as usize;
-        let nodes = match node {
-            Some(node) => Nodes::One(node),
-            None => Nodes::Each(Table::new(pages.min(MAX_PAGES as usize))?),
-        };
-        Self::new(base, len_bytes, region_shift, nodes)
+        // SAFETY: the caller's conditions are the same.
+        unsafe { Self::readable_in(BasePage::DEFAULT, base, len_bytes, region_shift, node) }
     }
 
-    fn new(base: usize, len_bytes: u64, region_shift: u32, nodes: Nodes) -> Result<Arc<Self>, Error> {
+    /// [`readable`](Self::readable), in pages of another size.
+    ///
+    /// # Safety
+    /// As for [`readable`](Self::readable).
+    pub(crate) unsafe fn readable_in(
+        base_page: BasePage,
+        base: usize,
+        len_bytes: u64,
+        region_shift: u32,
+        node: Option<NodeId>,
+    ) -> Result<Arc<Self>, Error> {
+        let is_page = base > 0 && base.is_multiple_of(PAGE_SIZE);
+        Error::require(is_page, "base", format_args!("{base:#x}"), "a multiple of 4096, and not 0")?;
+        Self::new(base, len_bytes, region_shift, base_page, |pages| match node {
+            Some(node) => Ok(Nodes::One(node)),
+            None => Table::new(pages).map(Nodes::Each),
+        })
+    }
+
+    fn new(
+        base: usize,
+        len_bytes: u64,
+        region_shift: u32,
+        base_page: BasePage,
+        nodes: impl FnOnce(usize) -> Result<Nodes, Error>,
+    ) -> Result<Arc<Self>, Error> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let most = u64::from(MAX_PAGES - 1) << PAGE_SHIFT;
+        let most = (u64::from(MAX_PAGES - 1) * base_page.bytes()) & !(PAGE_SIZE as u64 - 1);
         let fits = (1..=most).contains(&len_bytes) && len_bytes.is_multiple_of(PAGE_SIZE as u64);
         let must_be = format!("a multiple of 4096 from 4096 to {most}");
         Error::require(fits, "max_bytes", len_bytes, must_be)?;
         let fits = (REGION_SHIFT..=40).contains(&region_shift);
         Error::require(fits, "region_shift", region_shift, "22 (4 MiB) to 40")?;
-        let pages = (len_bytes >> PAGE_SHIFT) as usize;
+        let pages = base_page.pages_in(0..len_bytes).len();
+        let marked = (len_bytes >> MARKED_SHIFT) as usize;
         let regions = len_bytes.div_ceil(1 << region_shift) as usize;
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed) as u64,
             base,
             len_bytes,
             region_shift,
+            base_page,
             meta: Table::new(pages)?,
             raw_pages: Table::new(pages)?,
-            raw_out: RawOut { start: Table::new(pages)?, last: Table::new(pages)? },
+            raw_out: RawOut { start: Table::new(marked)?, last: Table::new(marked)? },
             shared_frags: Table::new(pages)?,
-            nodes,
+            nodes: nodes(pages)?,
             on_nodes: [const { AtomicBool::new(false) }; 256],
             fixing: AtomicUsize::new(0),
             starved: StarvedPools::new(),
@@ -243,6 +271,36 @@ impl Area {
     /// Base pages, present or not.
     pub fn pages(&self) -> u32 {
         self.meta.len() as u32
+    }
+
+    /// Bytes of all pages, present or not.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Bytes of a base page: a page of order 0.
+    pub fn page_size(&self) -> usize {
+        self.base_page.bytes() as usize
+    }
+
+    /// The offset of a page's first byte in the area, in bytes.
+    pub fn offset_of(&self, page: PageIdx) -> u64 {
+        self.base_page.start_of(page)
+    }
+
+    pub(crate) fn base_page(&self) -> BasePage {
+        self.base_page
+    }
+
+    /// The numbers of a region's pages.
+    pub(crate) fn pages_of(&self, region: usize) -> Range<u32> {
+        let Region { offset, len_bytes, .. } = self.region(region);
+        self.base_page.pages_in(offset..offset + len_bytes)
+    }
+
+    /// log2 of the pages in a region.
+    pub(crate) fn pages_shift(&self) -> u32 {
+        self.region_shift - self.base_page.shift()
     }
 
     /// Regions, present or not.
@@ -348,7 +406,7 @@ impl Area {
     /// Pages of present regions, in order; for reports.
     pub(crate) fn present_pages(&self) -> Vec<Range<u32>> {
         let present = self.regions.lock().present.clone();
-        (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).pages()).collect()
+        (0..present.len()).filter(|&r| present[r]).map(|r| self.pages_of(r)).collect()
     }
 
     /// Records that this thread calls domains. Requires the lock of `regions`; dropped before it.

@@ -33,7 +33,7 @@ use crate::mem::arena::backing::Backing;
 use crate::mem::arena::free_pages::{FreePages, Search};
 use crate::mem::arena::memory::ArenaMemory;
 use crate::mem::arena::params::{ArenaParams, Description, NodePolicy};
-use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_page_size};
+use crate::mem::page::{BasePage, MAX_ORDER, NodeId, PAGE_SIZE, PageIdx, system_page_size};
 use crate::mem::provider::Provider;
 use crate::mem::topology::Topology;
 use crate::probes;
@@ -128,17 +128,17 @@ impl Arena {
         let is_own = params.backing != Backing::Caller;
         let must_be = "another backing: use Arena::over_caller_memory for the caller's memory";
         Error::require(is_own, "backing", "Caller", must_be)?;
-        params.check()?;
+        let base_page = params.check()?;
         // The kernel works in whole pages: regions, files and protections end at page bounds.
         let max_bytes = params.max_bytes.next_multiple_of(system_page_size() as u64);
-        Self::build(ArenaMemory::reserve(ArenaParams { max_bytes, ..params })?, None)
+        Self::build(ArenaMemory::reserve(ArenaParams { max_bytes, ..params })?, base_page, None)
     }
 
     /// An arena over the caller's memory: `len_bytes` at `addr`, both multiples of 4096, all of it
     /// committed. A UMEM, or another domain that maps for a device, may require whole pages of the
     /// [system](crate::system_page_size). The parameters `backing`, `max_bytes`, `node` and
-    /// `inherit_on_fork` have no effect. Pages of order `k` are aligned to `PAGE_SIZE << k` from the start
-    /// of the memory, so align it to 4 MiB if that matters.
+    /// `inherit_on_fork` have no effect. Pages of order `k` are aligned to `page_size << k` from the start of
+    /// the memory, so align it to 4 MiB if that matters.
     ///
     /// # Safety
     /// * The memory must be readable, writable and initialised (with any bytes, but not left undefined by an
@@ -192,18 +192,22 @@ impl Arena {
             commit_all: true,
             ..params
         };
-        params.check()?;
+        let base_page = params.check()?;
         // SAFETY: the caller promises this.
         let space = unsafe { Reservation::over_caller_memory(addr as usize, len_bytes) };
-        Self::build(ArenaMemory::over(space, params), Some(Mutex::new(Box::new(owner))))
+        Self::build(ArenaMemory::over(space, params), base_page, Some(Mutex::new(Box::new(owner))))
     }
 
-    fn build(memory: ArenaMemory, owner: Option<Mutex<Box<dyn Any + Send>>>) -> Result<Arc<Self>, Error> {
+    fn build(
+        memory: ArenaMemory,
+        base_page: BasePage,
+        owner: Option<Mutex<Box<dyn Any + Send>>>,
+    ) -> Result<Arc<Self>, Error> {
         let params = &memory.params;
         let (base, shift, node) = (memory.base(), params.region_shift(), params.uniform_node());
         // SAFETY: the addresses are reserved, or the caller's; a region is added when its memory is
         // committed.
-        let area = unsafe { Area::readable(base, params.max_bytes, shift, node) }?;
+        let area = unsafe { Area::readable_in(base_page, base, params.max_bytes, shift, node) }?;
         let highest = params.topology.nodes().last().map_or(0, |node| usize::from(node.0));
         if params.mlock {
             // If the limit may not be raised, mlock's error says so.
@@ -246,7 +250,7 @@ impl Arena {
         self.entry.iter().for_each(|entry| entry.add(0, bytes));
     }
 
-    /// Base pages of 4 KiB that pools hold. Takes the lock of the free pages.
+    /// Base pages that pools hold. Takes the lock of the free pages.
     pub fn pages_out(&self) -> u64 {
         self.free.out()
     }
@@ -360,7 +364,7 @@ impl Arena {
 
     /// Records the node of each page.
     fn note_nodes(&self, region: usize) {
-        let numbers = self.area.region(region).pages();
+        let numbers = self.area.pages_of(region);
         let (first, pages) = (numbers.start, numbers.len());
         if let Some(node_of) = self.params().topology.pretended(self.area.pages()) {
             numbers.map(PageIdx).for_each(|page| self.set_node(page, node_of(page)));
@@ -370,8 +374,9 @@ impl Arena {
                 self.set_node(PageIdx(first + i as u32), u8::try_from(node).map_or(here, NodeId));
             };
             if let Err(error) = crate::sys::memory::query_nodes(
-                self.memory.base() + PageIdx(first).offset() as usize,
+                self.memory.base() + self.bytes_of(region).start,
                 pages,
+                self.params().page_size,
                 note,
             ) {
                 (0..pages).for_each(|i| self.set_node(PageIdx(first + i as u32), here));
@@ -391,9 +396,8 @@ impl Arena {
         if node.is_some_and(|node| growth.barren.contains(&node)) {
             return None;
         }
-        let fits = |&region: &usize| {
-            !growth.committed[region] && self.area.region(region).len_bytes() >= (PAGE_SIZE as u64) << order
-        };
+        let fits =
+            |&region: &usize| !growth.committed[region] && self.area.pages_of(region).len() >= 1 << order;
         let brings = |&region: &usize| node.is_none_or(|node| self.could_bring(region, node));
         (0..growth.committed.len()).filter(fits).find(brings)
     }
@@ -403,7 +407,7 @@ impl Arena {
             return only == node;
         }
         match self.params().topology.pretended(self.area.pages()) {
-            Some(node_of) => self.area.region(region).pages().any(|page| node_of(PageIdx(page)) == node),
+            Some(node_of) => self.area.pages_of(region).any(|page| node_of(PageIdx(page)) == node),
             None => self.params().node == NodePolicy::Local || node == self.current_node(),
         }
     }
@@ -527,7 +531,7 @@ unsafe impl Provider for Arena {
         // Called by every failing allocation: no lock except the free pages', and no callback.
         let may_grow = !self.area.is_fixed() && !self.area.is_calling_here();
         let uncommitted = if may_grow { self.uncommitted.load(Ordering::Relaxed) as usize } else { 0 };
-        let each = 1usize << (self.area.region_shift() - PAGE_SHIFT) >> order;
+        let each = 1usize << self.area.pages_shift() >> order;
         let most = self.area.pages() as usize >> order;
         (self.free.count(order) + uncommitted * each).min(most)
     }

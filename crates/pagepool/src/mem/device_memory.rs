@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::mem::area::{Area, REGION_SHIFT};
 use crate::mem::arena::backing::bytes;
 use crate::mem::arena::free_pages::{FreePages, Search};
-use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
+use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
 use crate::mem::provider::Provider;
 
 /// A provider of memory that only devices can access. All of it is present from the start.
@@ -90,7 +90,7 @@ unsafe impl Provider for DeviceMemory {
 
     fn describe(&self) -> String {
         // Does not take the area's lock, under which a domain may call this: all pages are present.
-        let size = bytes(u64::from(self.area.pages()) << PAGE_SHIFT);
+        let size = bytes(self.area.len_bytes());
         format!("{}: {size} of device memory, not readable by the CPU", self.name)
     }
 }

@@ -14,12 +14,10 @@
 //! exactly once, before its memory is freed.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::Error;
-use crate::mem::page::PAGE_SHIFT;
 use crate::sys::published_entry::{PublishedEntry, publish_entry};
 use crate::sys::published_memory::PublishedMemory;
 
@@ -83,11 +81,6 @@ impl Region {
     /// Identifies the area among all areas of this process.
     pub fn area(&self) -> u64 {
         self.area
-    }
-
-    /// The numbers of its pages.
-    pub(crate) fn pages(&self) -> Range<u32> {
-        (self.offset >> PAGE_SHIFT) as u32..((self.offset + self.len_bytes) >> PAGE_SHIFT) as u32
     }
 }
 

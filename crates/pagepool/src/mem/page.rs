@@ -5,18 +5,20 @@
 //! Who    each field of a [`PageMeta`] says who may write it; all are atomics, so any thread may read.
 //! Where  the record lies beside the memory, never in it: a device, or a peer process on the same UMEM, can
 //!        write every byte of a page but no record. I3 keeps it alive as long as any handle.
-//! Cost   recycling a whole page never touches its record. 32 bytes per 4 KiB.
+//! Cost   recycling a whole page never touches its record. 32 bytes per page.
 
 use std::fmt;
+use std::ops::Range;
 
-pub use crate::sys::memory::{PAGE_SHIFT, PAGE_SIZE, system_page_size};
+pub use crate::sys::memory::{PAGE_SIZE, system_page_size};
 use crate::sys::sync::AtomicU32;
 
-/// The largest order: 4 MiB, like Linux's `MAX_PAGE_ORDER` on x86.
+/// The largest order, like Linux's `MAX_PAGE_ORDER` on x86: 4 MiB, or 2 MiB if base pages have 2 KiB.
 pub const MAX_ORDER: u8 = 10;
 
-/// A page's number in its area, in base pages of 4 KiB. A page of order `k` has the number of its first base
-/// page, a multiple of `1 << k`.
+/// A page's number in its area, in base pages: those of order 0, which have the area's
+/// [`page_size`](crate::Area::page_size). A page of order `k` has the number of its first base page, a
+/// multiple of `1 << k`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub struct PageIdx(pub u32);
@@ -24,17 +26,58 @@ pub struct PageIdx(pub u32);
 /// Page numbers are below this, so a message and a handle have spare bits.
 pub const MAX_PAGES: u32 = 1 << 30;
 
-impl PageIdx {
-    /// The offset of the page's first byte in its area, in bytes.
-    #[inline(always)]
-    pub fn offset(self) -> u64 {
-        (self.0 as u64) << PAGE_SHIFT
-    }
-}
-
 impl fmt::Debug for PageIdx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{}", self.0)
+    }
+}
+
+/// The size of an area's base pages: 2 KiB or 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BasePage {
+    /// Bytes. 64 bits, so that an offset takes one multiplication by a value in memory.
+    bytes: u64,
+    shift: u32,
+}
+
+impl BasePage {
+    pub(crate) const DEFAULT: Self = Self { bytes: PAGE_SIZE as u64, shift: PAGE_SIZE.trailing_zeros() };
+
+    /// `None` unless an area may have pages of this size.
+    pub(crate) const fn new(bytes: usize) -> Option<Self> {
+        match bytes {
+            2048 | PAGE_SIZE => Some(Self { bytes: bytes as u64, shift: bytes.trailing_zeros() }),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// log2 of the bytes.
+    #[inline(always)]
+    pub(crate) fn shift(self) -> u32 {
+        self.shift
+    }
+
+    /// The offset of a page's first byte in its area, in bytes.
+    #[inline(always)]
+    pub(crate) fn start_of(self, page: PageIdx) -> u64 {
+        u64::from(page.0) * self.bytes
+    }
+
+    /// The number of the page that contains an offset; for an offset beyond the largest area a number
+    /// beyond its pages.
+    #[inline(always)]
+    pub(crate) fn number_at(self, offset: u64) -> u64 {
+        offset >> self.shift
+    }
+
+    /// The base pages in a range of bytes that begins and ends with pages.
+    pub(crate) fn pages_in(self, bytes: Range<u64>) -> Range<u32> {
+        (bytes.start >> self.shift) as u32..(bytes.end >> self.shift) as u32
     }
 }
 
@@ -59,7 +102,8 @@ pub(crate) struct PageMeta {
     /// that was not handed out (frag.rs). Written only by the owner (I5); after the pool's end, under the
     /// return lock. Wraps below 0.
     pub(crate) frags: AtomicU32,
-    /// Fragments that returned when there was no room for a message. Under the return lock.
+    /// Fragments that returned when there was no room for a message. Under the return lock. While a buddy
+    /// allocator has the page, a link of its lists, as `next` is.
     pub(crate) overflow: AtomicU32,
     /// Link in the list of pages with such fragments, under the return lock: 0 if not in the list, else the
     /// next page + 2, or 1 for the last.

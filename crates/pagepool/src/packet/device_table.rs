@@ -1,13 +1,29 @@
-//! A table of the whole pages that a device has, by page number: see [`MarkTable`].
+//! A table of the whole pages that a device has, by page number.
+//!
+//! What   one byte for each page of the area: 0, or the mark of the pool of the page that is there. A driver
+//!        inserts the pages that it gives to a device, and removes each one when the device names it. The
+//!        handle is made again from the number.
+//! Who    one thread at a time. Dropping the table returns its pages to their pools.
+//! I1     the table owns its pages. Only removal gives one up; removing a page that is not there gives
+//!        nothing.
+//! Life   a pool without pages in the table may be freed, and another pool have its address: an entry of the
+//!        list of pools is valid only while a mark names it.
+//! Cost   one byte per page is written or read; 64 pages share a cache line.
+
+// UNSAFETY: packets are written behind a vector's end.
+#![expect(unsafe_code)]
+
+pub(crate) mod chained;
 
 use crate::buf::batch::Batch;
 use crate::buf::bulk::take_front;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::PoolPtr;
-use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
-use crate::packet::chain::{Frag, MAX_FRAGS};
-use crate::packet::mark_table::{MarkTable, Places};
+use crate::mem::page::{BasePage, PageIdx};
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
+
+/// Most pools that can have pages in one table.
+const POOLS: usize = u8::MAX as usize;
 
 /// Owns the whole pages that a device has, and finds them by number. Takes one byte per page.
 ///
@@ -25,12 +41,22 @@ use crate::packet::xdp_buff::{XdpBuff, whole_end};
 /// assert_eq!(pool.inflight().out, 0);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
-pub type DeviceTable = MarkTable<false>;
+#[derive(Debug)]
+pub struct DeviceTable {
+    len: usize,
+    /// Indexed by page. 0: no page. Others: the index of its pool in the list, plus 1.
+    marks: Box<[u8]>,
+    /// The area of all pages in the table, and their size; meaningless while it is empty.
+    area: u64,
+    base_page: BasePage,
+    pools: Vec<PoolPtr>,
+}
 
 impl DeviceTable {
-    /// Creates an empty table for an area of `pages` pages. Allocates one byte per page.
+    /// Creates an empty table for an area of `pages` base pages. Allocates one byte per page.
     pub fn new(pages: usize) -> Self {
-        Self::of(PAGE_SHIFT, pages)
+        let (marks, pools) = (vec![0; pages].into(), Vec::with_capacity(4));
+        Self { len: 0, marks, area: 0, base_page: BasePage::DEFAULT, pools }
     }
 
     /// Inserts all pages of a batch, and calls `each` with each page's number and its packet's offset in it.
@@ -57,190 +83,196 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Inserts packets of one or more whole pages, like [`insert_packets`](Self::insert_packets): the last
-    /// page of each into this table, the others into `before`. A packet counts once here, and is complete
-    /// with its last page. Calls `takes` with each packet.
+    /// Pages in the table.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the table is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Inserts packets from the front of a vector, at most `most`; returns how many. Calls `takes` with the
+    /// packet's offset in the area, and its length in bytes. Metadata and bounds of the packets are lost.
     ///
-    /// Packets may have several buffers, each a whole page of the first packet's pool; otherwise stops like
-    /// `insert_packets`.
+    /// Stops at the first packet that `takes` refuses, that has several buffers, or whose buffer is not a
+    /// whole page, belongs to another pool than the first, or is beyond the table. It and the rest stay in
+    /// the vector.
+    ///
+    /// Inserts none if the table has pages of another area, or of 255 other pools. If `takes` panics,
+    /// packets not inserted are leaked.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 3000).unwrap();
-    /// packet.add_frag(pool.alloc_page().unwrap(), 256, 1000).unwrap();
-    /// let last = packet.frags()[0].buffer().page();
-    /// let (mut table, mut before) = (DeviceTable::new(256), DeviceTable::new(256));
-    /// let mut packets = vec![packet];
-    /// assert_eq!(table.insert_chained(&mut before, &mut packets, 64, |packet| packet.len() == 4000), 1);
-    /// assert_eq!((table.len(), before.len(), pool.inflight().out), (1, 1, 2));
-    /// assert_eq!(table.remove(last).map(|page| page.page()), Some(last));
+    /// let packet = |len| XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
+    /// let mut packets = vec![packet(60), packet(61), packet(1514)];
+    /// let (mut table, mut ring) = (DeviceTable::new(256), Vec::new());
+    /// let mut short = |at, len| {
+    ///     ring.push(at);
+    ///     len < 1500
+    /// };
+    /// assert_eq!(table.insert_packets(&mut packets, 64, &mut short), 2);
+    /// assert_eq!((table.len(), packets.len(), packets[0].len()), (2, 1, 1514));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline(always)]
-    pub fn insert_chained(
+    pub fn insert_packets(
         &mut self,
-        before: &mut DeviceTable,
         packets: &mut Vec<XdpBuff>,
         most: usize,
-        mut takes: impl FnMut(&XdpBuff) -> bool,
+        mut takes: impl FnMut(u64, usize) -> bool,
     ) -> usize {
         let Some(pool) = packets.first().map(|first| first.buffer().pool) else { return 0 };
-        let (Some(mark), Some(mark_before)) = (self.mark_of(pool), before.mark_of(pool)) else { return 0 };
-        let pages = self.marks.len().min(before.marks.len());
-        let fits = |buffer: &PageBuf| {
-            buffer.pool == pool && buffer.bits.is_whole() && (buffer.bits.whole_page().0 as usize) < pages
-        };
+        let Some(mark) = self.mark_of(pool) else { return 0 };
+        let (base_page, marks, len) = (self.base_page, &mut *self.marks, &mut self.len);
         take_front(packets, most, |packet| {
-            let frags = packet.frags();
-            let fit = fits(packet.buffer()) && frags.iter().all(|frag| fits(frag.buffer()));
-            if !fit || !takes(packet) {
+            let (head, alone) = packet.head();
+            let page = head.bits.whole_page(); // used only if it is one
+            let Some(entry) = marks.get_mut(page.0 as usize) else { return false };
+            let is_page = alone && head.pool == pool && head.bits.is_whole();
+            let (offset, bytes) = packet.span();
+            if !is_page || !takes(base_page.start_of(page) + offset as u64, bytes) {
                 return false;
             }
-            let mut last = packet.buffer();
-            for frag in frags {
-                before.marks[last.bits.whole_page().0 as usize] = mark_before;
-                last = frag.buffer();
-            }
-            self.marks[last.bits.whole_page().0 as usize] = mark;
-            before.len += frags.len();
-            self.len += 1;
-            if packet.has_frags() {
-                packet.forget_frags(); // the tables own them now
-            }
+            debug_assert!(*entry == 0, "I1: page {page:?} is here already");
+            *entry = mark;
+            *len += 1; // now: the closure may panic
             true
         })
     }
 
-    /// Removes up to `n` pages of packets of one or more pages, and appends each complete packet to the
-    /// vector; returns how many pages, and the bytes of the complete packets. `named` returns, for page
-    /// number i, where its part of the packet begins in the area, the part's length in bytes, and whether the
-    /// packet continues in the next page.
+    /// Removes up to `n` pages and appends each to the vector as a packet; returns how many, and the sum of
+    /// their bytes. `named` is called with 0, 1, 2, ... and returns where packet number i begins in the area,
+    /// and its length in bytes.
     ///
-    /// `begun` is the packet whose last page has not come: it is continued first, and receives one that stays
-    /// incomplete.
+    /// Stops, before a change for that packet, if `named` returns `None`, the page is not in the table or
+    /// belongs to another pool than the first, the packet is empty or [`XdpBuff::new`] would refuse it, or
+    /// the vector is full: it never grows.
     ///
-    /// Stops like [`remove_packets`](Self::remove_packets), also within a packet, and if a packet would have
-    /// more than `max_buffers` pages or its pool has no [chain](crate::PoolParams::chains) for it. Data may
-    /// end anywhere in a further page.
+    /// `named` may be called twice for a packet and return different values: the last is checked and used. If
+    /// it panics, the packets removed so far are leaked, and still count in [`len`](Self::len).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams { chains: 8, ..Default::default() }, arena)?.bind();
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let (mut table, mut ring) = (DeviceTable::new(256), Vec::new());
     /// table.insert(pool.alloc_batch(4), |page, _| ring.push(page)).expect("it has pages of no other area");
     /// let at = |n: usize| u64::from(ring[n].0) * 4096 + 256;
-    /// let named = [(at(0), 3840, true), (at(1), 160, false), (at(2), 3840, true)];
-    /// let (mut begun, mut packets) = (None, Vec::with_capacity(64));
-    /// let taken = table.remove_chained(3, |n| Some(named[n]), 18, &mut begun, &mut packets);
-    /// assert_eq!((taken, packets[0].len(), packets[0].frags().len()), ((3, 4000), 4000, 1));
-    /// let taken = table.remove_chained(1, |_| Some((at(3), 60, false)), 18, &mut begun, &mut packets);
-    /// assert_eq!((taken, packets[1].len(), begun.is_none()), ((1, 3900), 3900, true));
+    /// let named = [(at(1), 60), (at(0), 1514), (at(1), 60), (at(2), 60)];
+    /// let mut packets = Vec::with_capacity(64);
+    /// let taken = table.remove_packets(4, |n| Some(named[n]), &mut packets);
+    /// assert_eq!(taken, (2, 1574), "the third was taken before");
+    /// assert_eq!((packets[1].buffer().page(), packets[1].len(), table.len()), (ring[0], 1514, 2));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline(always)]
-    pub fn remove_chained(
+    pub fn remove_packets(
         &mut self,
         n: usize,
-        named: impl Fn(usize) -> Option<(u64, u32, bool)>,
-        max_buffers: usize,
-        begun: &mut Option<XdpBuff>,
+        named: impl Fn(usize) -> Option<(u64, u32)>,
         into: &mut Vec<XdpBuff>,
     ) -> (usize, u64) {
-        let Some(mut pages) = self.pages_named(n, named) else { return (0, 0) };
-        let mut bytes = 0;
-        while pages.taken < n && into.len() < into.capacity() {
-            let (packet, mut goes_on) = match begun.take() {
-                Some(packet) => (packet, true),
-                None => {
-                    let Some((page, offset, len, more)) = pages.next(pages.end) else { break };
-                    (XdpBuff::within(page, offset, len), more)
-                }
-            };
-            into.push(packet); // its final place: it is not moved again
-            let Some(packet) = into.last_mut() else { break };
-            if goes_on {
-                goes_on = pages.append_to(packet, n, max_buffers);
+        let base_page = self.base_page;
+        let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
+        let Some(&of) = self.marks.get(base_page.number_at(first) as usize) else { return (0, 0) };
+        let Some(pool) = self.pool_of(of) else { return (0, 0) };
+        let (marks, end, mut taken, mut bytes) = (&mut *self.marks, whole_end(pool).into(), 0, 0);
+        let room = into.spare_capacity_mut();
+        let n = n.min(room.len());
+        for written in &mut room[..n] {
+            let Some((at, len)) = named(taken) else { break };
+            let (page, offset) = (base_page.number_at(at), at & (base_page.bytes() - 1));
+            let Some(mark) = marks.get_mut(page as usize) else { break };
+            if *mark != of || offset + u64::from(len.wrapping_sub(1)) >= end {
+                break; // also if the packet is empty: its length wraps
             }
-            if goes_on {
-                *begun = into.pop();
-                break;
-            }
-            bytes += packet.len() as u64;
+            *mark = 0;
+            let page = PageBuf::whole(pool, PageIdx(page as u32)); // it was in the table
+            written.write(XdpBuff::within(page, offset as u32, len));
+            taken += 1;
+            bytes += u64::from(len);
         }
-        let taken = pages.taken;
         self.len -= taken;
+        // SAFETY: that many entries were written, within the capacity.
+        unsafe { into.set_len(into.len() + taken) };
         (taken, bytes)
-    }
-
-    /// The pages that `named` names; `None` if the first of the `n` is not in the table.
-    #[inline(always)]
-    fn pages_named<F: Fn(usize) -> Option<(u64, u32, bool)>>(
-        &mut self,
-        n: usize,
-        named: F,
-    ) -> Option<NamedPages<'_, F>> {
-        let (first, ..) = (n > 0).then(|| named(0)).flatten()?;
-        let mark = *self.marks.get(self.places.at(first))?;
-        let pool = self.pool_of(mark)?;
-        let end = u64::from(whole_end(pool));
-        Some(NamedPages { marks: &mut self.marks, places: self.places, named, mark, pool, end, taken: 0 })
     }
 
     /// Removes a page and returns its buffer, if the page is in the table.
     #[inline(always)]
     pub fn remove(&mut self, page: PageIdx) -> Option<PageBuf> {
-        Some(PageBuf::whole(self.take(page.0 as usize)?, page))
+        let mark = std::mem::take(self.marks.get_mut(page.0 as usize)?);
+        let pool = self.pool_of(mark)?;
+        self.len -= 1;
+        Some(PageBuf::whole(pool, page))
+    }
+
+    /// Returns all pages to their pools; returns how many.
+    pub fn clear(&mut self) -> usize {
+        let len = self.len;
+        (0..self.marks.len() as u32).for_each(|page| drop(self.remove(PageIdx(page))));
+        len
+    }
+
+    /// Leaks all pages, because a device may still write to them: they stay out forever. Returns how many.
+    pub fn forget(&mut self) -> usize {
+        self.marks.fill(0);
+        std::mem::take(&mut self.len)
+    }
+
+    /// The pool of a mark.
+    #[inline(always)]
+    pub(crate) fn pool_of(&self, mark: u8) -> Option<PoolPtr> {
+        self.pools.get((mark as usize).wrapping_sub(1)).copied()
+    }
+
+    /// The mark for pages of a pool. `None` if the table has pages of another area, or of 255 other
+    /// pools.
+    #[inline(always)]
+    pub(crate) fn mark_of(&mut self, pool: PoolPtr) -> Option<u8> {
+        match self.pools.first() {
+            Some(first) if *first == pool && self.area == pool.area_id => Some(1),
+            _ => self.other_mark(pool),
+        }
+    }
+
+    #[cold]
+    fn other_mark(&mut self, pool: PoolPtr) -> Option<u8> {
+        if self.len == 0 {
+            (self.area, self.base_page) = (pool.area_id, pool.geometry.base_page);
+            self.pools.clear();
+        }
+        if self.area != pool.area_id {
+            return None;
+        }
+        let known = self.pools.iter().position(|&known| known == pool);
+        let at = match known {
+            None if self.pools.len() == POOLS => self.unused()?,
+            known => known.unwrap_or(self.pools.len()),
+        };
+        match self.pools.get_mut(at) {
+            Some(place) => *place = pool,
+            None => self.pools.push(pool),
+        }
+        Some(at as u8 + 1)
+    }
+
+    /// Index of a pool that no mark names.
+    fn unused(&self) -> Option<usize> {
+        let mut used = [false; POOLS + 1];
+        self.marks.iter().for_each(|&mark| used[mark as usize] = true);
+        used[1..].iter().position(|used| !used)
     }
 }
 
-/// Pages of one pool that are being removed from a table, as `named` names them.
-struct NamedPages<'a, F> {
-    marks: &'a mut [u8],
-    places: Places<false>,
-    named: F,
-    mark: u8,
-    pool: PoolPtr,
-    /// Where the data of a packet's first page must end at the latest.
-    end: u64,
-    taken: usize,
-}
-
-impl<F: Fn(usize) -> Option<(u64, u32, bool)>> NamedPages<'_, F> {
-    /// Removes the next page: its buffer, offset and length of its data, and whether the packet continues.
-    /// `None` if it is not in the table or the data ends beyond `end`.
-    #[inline(always)]
-    fn next(&mut self, end: u64) -> Option<(PageBuf, u32, u32, bool)> {
-        let (at, len, more) = (self.named)(self.taken)?;
-        let (page, offset) = (self.places.at(at), at % PAGE_SIZE as u64);
-        let mark = self.marks.get_mut(page)?;
-        if *mark != self.mark || offset + u64::from(len.wrapping_sub(1)) >= end {
-            return None; // also if the part is empty: its length wraps
-        }
-        *mark = 0;
-        self.taken += 1;
-        let page = PageIdx(page as u32); // fits: it was in the table
-        Some((PageBuf::whole(self.pool, page), offset as u32, len, more))
-    }
-
-    /// Appends pages to a packet until it is complete; returns whether it still continues.
-    #[inline(always)]
-    fn append_to(&mut self, packet: &mut XdpBuff, n: usize, max_buffers: usize) -> bool {
-        // Checked first: a page that is removed needs a place in the packet.
-        let may_follow = self.taken < n && (self.named)(self.taken).is_some();
-        let Some(list) = may_follow.then(|| packet.list()).flatten() else { return true };
-        while self.taken < n && list.len() + 1 < max_buffers.min(MAX_FRAGS + 1) {
-            let Some((page, offset, len, more)) = self.next(PAGE_SIZE as u64) else { break };
-            let _ = list.push(Frag::new(page, offset as usize, len as usize)); // there is room
-            if !more {
-                return false;
-            }
-        }
-        if list.is_empty() {
-            packet.forget_frags(); // puts the block back
-        }
-        true
+impl Drop for DeviceTable {
+    fn drop(&mut self) {
+        self.clear();
     }
 }

@@ -162,8 +162,10 @@ impl XdpBuff {
         if self.head.pool.base != 0 {
             // Near enough: a part that was split off at an odd byte begins up to 7 bytes later, and a page
             // that may have references (there are few) gives another line.
-            let in_area = self.head.bits.start_in_eights() as usize + self.data as usize;
-            let at = std::ptr::without_provenance(self.head.pool.base.wrapping_add(in_area));
+            let pool = self.head.pool;
+            let in_area = self.head.bits.start_in_eights(pool.geometry.base_page) as usize;
+            let at = pool.base.wrapping_add(in_area + self.data as usize);
+            let at = std::ptr::without_provenance(at);
             // SAFETY: a prefetch reads and changes nothing, whatever the address.
             unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at) };
         }

@@ -9,7 +9,6 @@
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
-use crate::buf::frag_run::FragRun;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
@@ -157,28 +156,15 @@ impl Bound {
         let n = n.min(buffers.capacity() - buffers.len());
         self.cut_many(size, n, |page, offset, step, cut| {
             let room = &mut buffers.spare_capacity_mut()[..cut];
-            let mut start = page.offset() + offset as u64;
+            let base_page = pool.geometry.base_page;
+            let mut start = base_page.start_of(page) + offset as u64;
             for place in room {
-                place.write(PageBuf { pool, bits: HandleBits::frag_from(start, size) });
+                place.write(PageBuf { pool, bits: HandleBits::frag_from(base_page, start, size) });
                 start += step as u64;
             }
             // SAFETY: as many entries behind the length were written just now, within the capacity.
             unsafe { buffers.set_len(buffers.len() + cut) };
         })
-    }
-
-    /// Allocates up to `n` consecutive fragments of `size` bytes of one page: as many as fit the open page,
-    /// at most [`FragRun::MAX`]. `None` if `n` is 0, or if [`alloc_frag`](Self::alloc_frag) would return
-    /// `None`.
-    #[inline]
-    #[track_caller]
-    pub fn alloc_frag_run(&self, size: usize, n: usize) -> Option<FragRun> {
-        let mut run = None;
-        let most = n.min(FragRun::MAX);
-        self.cut_once(size, most, |page, offset, step, cut| {
-            run = Some(FragRun::new(PageBuf::frag(self.ptr(), page, offset, size), cut, step));
-        });
-        run
     }
 
     /// Cuts up to `n` fragments of `size`; returns how many. Calls `each(page, first offset, step, count)`

@@ -16,7 +16,7 @@ use crate::buf::raw_buf::{RawError, page_at};
 use crate::buf::raw_bulk::{put_cached_addrs, put_cached_page};
 use crate::core::pool_core::PoolPtr;
 use crate::mem::dma::{DeviceAddr, Mapping};
-use crate::mem::page::PageIdx;
+use crate::mem::page::{BasePage, PageIdx};
 use crate::pool::bound::Bound;
 use crate::recycle::cache::OwnerProof;
 
@@ -132,7 +132,7 @@ impl CachedAddrs<'_> {
         let page = pool.own.cache.pop(self.owner)?;
         pool.raw_pages().out(page);
         pool.own.counts.alloc_fast.add(1);
-        Some(DeviceAddr(add.wrapping_add(page.offset())))
+        Some(DeviceAddr(add.wrapping_add(pool.geometry.start_of(page))))
     }
 
     /// Returns whole pages by address, from the first on; returns how many. It does not touch the next one:
@@ -168,14 +168,15 @@ fn give_addrs(
     pages: &[u32],
     addrs: &mut [MaybeUninit<DeviceAddr>],
 ) -> usize {
+    let base_page = pool.geometry.base_page;
     let given = match mapping.giving() {
         Some(add) => {
             for (place, &page) in addrs.iter_mut().zip(pages.iter().rev()) {
-                place.write(DeviceAddr(add.wrapping_add(PageIdx(page).offset())));
+                place.write(DeviceAddr(add.wrapping_add(base_page.start_of(PageIdx(page)))));
             }
             pages
         }
-        None => addrs_of_each(mapping, pages, addrs),
+        None => addrs_of_each(mapping, base_page, pages, addrs),
     };
     // A separate loop keeps each loop's values in registers.
     // SAFETY: I3. A pool's page numbers come from its provider and are below the area's number of records.
@@ -188,13 +189,14 @@ fn give_addrs(
 #[inline(never)]
 fn addrs_of_each<'a>(
     mapping: &Mapping,
+    base_page: BasePage,
     pages: &'a [u32],
     addrs: &mut [MaybeUninit<DeviceAddr>],
 ) -> &'a [u32] {
     let mut left = pages;
     for place in addrs {
         let [rest @ .., page] = left else { break };
-        let Some(addr) = mapping.addr_of(PageIdx(*page).offset()) else { break };
+        let Some(addr) = mapping.addr_of(base_page.start_of(PageIdx(*page))) else { break };
         place.write(addr);
         left = rest;
     }

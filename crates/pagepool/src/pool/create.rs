@@ -100,7 +100,7 @@ fn assemble(
     let syncing: Box<[_]> = mappings.iter().filter(needs_sync).cloned().collect();
     let wakeup = Arc::new(Wakeup::new(id, event));
     let short_name = ShortName::take();
-    let raw = RawLine::new(&area, mappings.first(), id, geometry.head_mask);
+    let raw = RawLine::new(&area, mappings.first(), id, &geometry);
     let recorded = params.holders.recorded();
     let holders = recorded
         .map(|recorded| Arc::new(HolderTable::new(recorded, area.pages(), geometry.order(), sizes.cache)));

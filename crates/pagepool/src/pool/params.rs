@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::holders::table::Recorded;
 use crate::mem::area::Area;
 use crate::mem::dma::DmaDomain;
-use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE};
+use crate::mem::page::{MAX_ORDER, NodeId};
 use crate::mem::provider::Provider;
 use crate::recycle::cache::MAX_CACHE;
 use crate::recycle::lane_list::MAX_LANES;
@@ -29,7 +29,8 @@ use crate::recycle::ring::MAX_RING;
 pub struct PoolParams {
     /// The pool's name, for reports and errors.
     pub name: String,
-    /// log2 of the base pages in a page, 0 to 10.
+    /// log2 of the base pages in a page, 0 to 10. A base page has 4 KiB, or the
+    /// [`page_size`](crate::ArenaParams::page_size) of the arena.
     pub order: u8,
     /// Pages in the owner's cache, up to 1024; 0 is twice `refill`.
     pub cache_size: usize,
@@ -207,13 +208,13 @@ impl PoolParams {
         let geometry = self.geometry(provider.area())?;
         check_node(provider, self.nid)?;
         self.check_deferred()?;
-        Ok((self.sizes()?, geometry))
+        Ok((self.sizes(geometry.page_size())?, geometry))
     }
 
-    fn sizes(&self) -> Result<PoolSizes, Error> {
+    fn sizes(&self, page_size: usize) -> Result<PoolSizes, Error> {
         let refill = match self.refill {
-            0 if self.cache_size == 0 => default_refill(self.order),
-            0 => default_refill(self.order).min(self.cache_size),
+            0 if self.cache_size == 0 => default_refill(page_size),
+            0 => default_refill(page_size).min(self.cache_size),
             n => n,
         };
         within("cache_size", self.cache_size, 0, MAX_CACHE)?;
@@ -253,13 +254,13 @@ impl PoolParams {
 
     fn geometry(&self, area: &Area) -> Result<Geometry, Error> {
         within("order", self.order as usize, 0, MAX_ORDER as usize)?;
-        let bytes = area.pages() as u64 * PAGE_SIZE as u64;
+        let bytes = area.len_bytes();
         let must_be = format!("an order whose pages fit the provider's {bytes} bytes");
         Error::require(area.pages() >= 1 << self.order, "order", self.order, must_be)?;
         power_of_two("frag_align", self.frag_align, 8, 4096)?;
         let syncs_some = !self.sync_for_device || !self.domains.is_empty();
         Error::require(syncs_some, "sync_for_device", true, "false in a pool without domains")?;
-        let page = PAGE_SIZE << self.order;
+        let page = area.page_size() << self.order;
         within("headroom", self.headroom, 0, page - 1)?;
         within("tailroom", self.tailroom, 0, page - 1 - self.headroom)?;
         let room = page - self.headroom - self.tailroom;
@@ -271,6 +272,7 @@ impl PoolParams {
         let colours = if self.colour { (1 << fits.min(MAX_COLOURS).ilog2()) as u32 } else { 1 };
         Ok(Geometry {
             head_mask: head_mask(self.order),
+            base_page: area.base_page(),
             page_size: page as u32,
             headroom: self.headroom as u32,
             max_len: max_len as u32,
@@ -293,8 +295,8 @@ pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result
 
 /// `PP_ALLOC_CACHE_REFILL` of Linux v7.3, by the pool's page instead of the machine's: a cache keeps little
 /// memory idle for every order (docs/notes/0004).
-fn default_refill(order: u8) -> usize {
-    match PAGE_SIZE.checked_shl(order.into()).unwrap_or(usize::MAX) {
+fn default_refill(page_size: usize) -> usize {
+    match page_size {
         0..16384 => 64,
         16384..65536 => 16,
         _ => 4,

@@ -18,19 +18,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::Error;
 use crate::sys::call::{OwnFd, checked, retried};
 
-/// log2 of [`PAGE_SIZE`]: pages are counted in 4 KiB, whatever the system's page size is.
-pub const PAGE_SHIFT: u32 = 12;
-
-/// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k`
-/// bytes.
-pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
+/// Bytes of an area's pages by default, whatever the system's page size is. An arena may also have pages of
+/// 2048 bytes: see [`ArenaParams::page_size`](crate::ArenaParams::page_size).
+pub const PAGE_SIZE: usize = 4096;
 
 /// The system's page size in bytes; 0 until queried.
 static SYSTEM_PAGE: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of the system's page, the unit in which the kernel maps, protects, locks and frees memory: 4096 on
-/// x86-64; 4096, 16384 or 65536 on arm64. Pools count pages in [`PAGE_SIZE`] everywhere. Any thread; one
-/// system call at the first use.
+/// x86-64; 4096, 16384 or 65536 on arm64. Pools do not depend on it. Any thread; one system call at the first
+/// use.
 ///
 /// ```
 /// let system_page = pagepool::system_page_size();
@@ -487,13 +484,18 @@ pub(crate) fn probe_numa_calls() -> io::Result<()> {
 /// Pages per query.
 const QUERY_BATCH: usize = 512;
 
-/// Calls `each(page, node)` for each of `pages` pages of 4 KiB from `addr`. The node is negative for a page
-/// without memory. Linux: `move_pages` without targets.
-pub(crate) fn query_nodes(addr: usize, pages: usize, mut each: impl FnMut(usize, i32)) -> io::Result<()> {
+/// Calls `each(page, node)` for each of `pages` pages of `page_size` bytes from `addr`. The node is negative
+/// for a page without memory. Linux: `move_pages` without targets.
+pub(crate) fn query_nodes(
+    addr: usize,
+    pages: usize,
+    page_size: usize,
+    mut each: impl FnMut(usize, i32),
+) -> io::Result<()> {
     let mut status = [0i32; QUERY_BATCH];
     for first in (0..pages).step_by(QUERY_BATCH) {
         let n = QUERY_BATCH.min(pages - first);
-        let at: [usize; QUERY_BATCH] = std::array::from_fn(|i| addr + (first + i) * PAGE_SIZE);
+        let at: [usize; QUERY_BATCH] = std::array::from_fn(|i| addr + (first + i) * page_size);
         let no_targets = ptr::null::<i32>();
         // SAFETY: the kernel reads `n` addresses and writes `n` numbers; without targets it moves nothing.
         let done = unsafe {

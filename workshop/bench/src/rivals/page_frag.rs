@@ -139,7 +139,7 @@ impl Pages {
 impl CarvedFrag<'_> {
     /// Its offset in the arena.
     pub fn start(&self) -> u64 {
-        self.page.offset() + u64::from(self.offset)
+        u64::from(self.page.0) * PAGE_SIZE as u64 + u64::from(self.offset)
     }
 }
 

@@ -11,11 +11,11 @@ use doctor_scripts::{
 };
 pub(super) use scripts::PARTS;
 use scripts::{
-    BESIDE_KILLED, BESIDE_STAYS, BESIDE_XDP_FILTER, BPF_BATCH, CLOSE, CONFORMANCE, CONFORMANCE_HALF_PAGES,
-    CONFORMANCE_HALF_PAGES_ON_IGB, DROP, DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_BUSY_POLL_ON_IGB,
-    DROP_HALF_PAGES, DROP_ON_8_NODES, DROP_ON_NODES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD, EXAMPLES, FLAP,
-    FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, HALF_PAGES_ON_IGB, JUMBO, KERNEL_POOLS, KILL, LONG, MIXED,
-    PINNED, QUEUES, RSS, SLEEPING, STREAM, STREAM_ON_IGB, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO,
+    BESIDE_KILLED, BESIDE_STAYS, BESIDE_XDP_FILTER, BPF_BATCH, CLOSE, CONFORMANCE, CONFORMANCE_SMALL_PAGES,
+    CONFORMANCE_SMALL_PAGES_ON_IGB, DROP, DROP_AS_USER_BEFORE_5_19, DROP_BUSY_POLL, DROP_BUSY_POLL_ON_IGB,
+    DROP_ON_8_NODES, DROP_ON_NODES, DROP_SMALL_PAGES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD, EXAMPLES, FLAP,
+    FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, JUMBO, KERNEL_POOLS, KILL, LONG, MIXED, PINNED, QUEUES, RSS,
+    SLEEPING, SMALL_PAGES_ON_IGB, STREAM, STREAM_ON_IGB, TAGS_OF_E1000E, TAGS_OF_IGB, TAGS_OF_VIRTIO,
     TAGS_OF_VMXNET3, TCP, THREADS,
 };
 
@@ -138,7 +138,7 @@ pub const CASES: &[Case] = &[
     test(
         "7.3",
         "tests/xsk_device",
-        "PAGEPOOL_TRIMMED=1 net_test xsk_device --exact jumbo_packets_in_half_pages",
+        "PAGEPOOL_TRIMMED=1 net_test xsk_device --exact jumbo_packets_in_pages_of_2_kib",
     ),
     by_hand(test("7.3", "tests/xsk", "net_test xsk")),
     by_hand(test("7.3", "tests/xsk_queues", "net_test xsk_queues")),
@@ -173,11 +173,11 @@ pub const CASES: &[Case] = &[
     Case::new("queues", "echo", ECHO_TO_CARD),
     Case::new("queues", "forward, unicast only", FORWARD_UNICAST),
     test("virtio", "conformance, whole pages", CONFORMANCE),
-    test("virtio", "conformance, half pages", CONFORMANCE_HALF_PAGES),
+    test("virtio", "conformance, half pages", CONFORMANCE_SMALL_PAGES),
     Case::new("virtio", "packets of 1,514 bytes", LONG),
     Case::new("virtio", "VLAN tags", TAGS_OF_VIRTIO),
     Case::new("virtio", "drop", DROP),
-    Case::new("virtio", "drop --chunk-size 2048", DROP_HALF_PAGES),
+    Case::new("virtio", "drop --chunk-size 2048", DROP_SMALL_PAGES),
     Case::new("virtio", "drop --chunk-size 3072", DROP_UNALIGNED),
     Case::new("virtio", "drop --busy-poll", DROP_BUSY_POLL),
     Case::new("virtio", "gen", GEN),
@@ -201,12 +201,12 @@ pub const CASES: &[Case] = &[
         ..Case::new("virtio", "doctor, an abandoned pool", DOCTOR_OF_A_POOL_GIVEN_UP)
     }),
     test("igb", "conformance, whole pages", CONFORMANCE),
-    by_hand(test("igb", "conformance, half pages", CONFORMANCE_HALF_PAGES_ON_IGB)),
-    by_hand(Case::new("igb", "half pages, longer packets", HALF_PAGES_ON_IGB)),
+    by_hand(test("igb", "conformance, half pages", CONFORMANCE_SMALL_PAGES_ON_IGB)),
+    by_hand(Case::new("igb", "half pages, longer packets", SMALL_PAGES_ON_IGB)),
     Case::new("igb", "packets of 1,514 bytes", LONG),
     Case::new("igb", "VLAN tags", TAGS_OF_IGB),
     Case::new("igb", "drop", DROP),
-    Case::new("igb", "drop --chunk-size 2048", DROP_HALF_PAGES),
+    Case::new("igb", "drop --chunk-size 2048", DROP_SMALL_PAGES),
     by_hand(Case::new("igb", "drop --chunk-size 3072", DROP_UNALIGNED)),
     Case::new("igb", "drop --busy-poll", DROP_BUSY_POLL_ON_IGB),
     Case::new("igb", "gen", GEN),

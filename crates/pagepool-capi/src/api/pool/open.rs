@@ -10,9 +10,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use ::pagepool::{
-    Arena, ArenaParams, Error, OffsetDomain, OnMissingHuge, PAGE_SIZE, Pool, PoolParams, Provider,
-};
+use ::pagepool::{Arena, ArenaParams, Error, OffsetDomain, OnMissingHuge, Pool, PoolParams, Provider};
 
 use crate::args::arena_params::{
     PAGEPOOL_BACKING_ANONYMOUS_4K, PAGEPOOL_BACKING_HUGE_1G, PAGEPOOL_HUGE_OR_FAIL, backing,
@@ -103,7 +101,7 @@ pub unsafe extern "C" fn pagepool_base(pool: *mut PoolHandle, bytes: *mut u64) -
     let base = || {
         let memory = slots::with_life(Token::of(pool), |life| {
             let area = life.handle.area();
-            Ok((area.base().ok_or(CallError::UNREADABLE)?, u64::from(area.pages()) * PAGE_SIZE as u64))
+            Ok((area.base().ok_or(CallError::UNREADABLE)?, area.len_bytes()))
         });
         let (base, len) = memory?;
         if !bytes.is_null() {

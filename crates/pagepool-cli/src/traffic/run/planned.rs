@@ -4,7 +4,8 @@ use super::environment::Environment;
 use super::required_capabilities;
 use crate::traffic::capture::CaptureFile;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
-use crate::traffic::sockets::{SocketNeeds, SocketSizes, memory_node};
+use crate::traffic::options::Mode;
+use crate::traffic::sockets::{CHUNKS, Interface, SocketNeeds, SocketSizes, fits, memory_node};
 
 pub struct Planned<'a, C> {
     pub command: &'a C,
@@ -31,9 +32,10 @@ fn sizes<C: TrafficCommand>(
     environment: &Environment,
 ) -> Result<SocketSizes, String> {
     let (options, interfaces) = (plan.options, &*environment.interfaces);
+    let mtu = command.mtu(interfaces);
     SocketSizes::new(SocketNeeds {
-        mtu: command.mtu(interfaces),
-        chunk: options.chunk()?,
+        mtu,
+        chunk: options.chunk()?.unwrap_or_else(|| usual_chunk(mtu, options.mode, interfaces)),
         unaligned: options.unaligned(),
         ring: options.ring,
         bursts: 2,
@@ -47,4 +49,11 @@ fn sizes<C: TrafficCommand>(
         node: memory_node::choose(environment.links().map(|link| &*link.name), &environment.cpus),
         holders: options.publish.holders(),
     })
+}
+
+/// The size of a chunk for packets of this MTU, unless one is given.
+fn usual_chunk(mtu: u32, mode: Mode, interfaces: &[Interface]) -> u32 {
+    let [small, large] = CHUNKS;
+    let cuts_short = !mode.copies() && interfaces.iter().any(|at| at.cut_short(small).is_some());
+    if fits(mtu, small) && !cuts_short { small } else { large }
 }

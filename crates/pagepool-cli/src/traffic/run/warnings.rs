@@ -19,8 +19,10 @@ pub fn warn(
         offloads.warn(kernel, opened)?;
         for (interface, opened) in interfaces.iter().zip(opened) {
             if opened.zero_copy == Some(true) && !opened.multi_buffer {
-                let warning = kernel.short_buffers(&interface.link, opened.chunk)?;
-                warning.iter().for_each(|warning| output::warn(format_args!("{warning}")));
+                interface
+                    .cut_short(opened.chunk)
+                    .iter()
+                    .for_each(|warning| output::warn(format_args!("{warning}")));
             }
         }
         interfaces.iter().for_each(|interface| note_other_queues(plan, interface));

@@ -33,6 +33,8 @@ pub struct Kernel {
 pub struct Interface {
     /// The name that its queues are opened by: `af_xdp:eth0`.
     pub device: String,
+    /// The name of its driver, if it has one.
+    pub driver: Option<String>,
     pub link: LinkInfo,
     pub queues: Vec<u32>,
     /// The number of queues that both receive and send.
@@ -72,7 +74,8 @@ impl Kernel {
         let ring = self.ethtool.rx_ring(name).map_err(in_words)?;
         let hardware_ring = ring.map_or(0, |(slots, _)| slots);
         let device = format!("{scheme}:{}", link.name);
-        Ok(Interface { device, link, queues, queues_of: rx.min(tx), hardware_ring })
+        let driver = self.ethtool.driver(name).map_err(in_words)?;
+        Ok(Interface { device, driver, link, queues, queues_of: rx.min(tx), hardware_ring })
     }
 
     /// Refuses an interface that the machine or this session depends on, unless `proceed`. `effect`: what the
@@ -120,11 +123,12 @@ impl Kernel {
             }
         }
     }
+}
 
+impl Interface {
     /// A warning if the card's zero-copy buffers hold less than a packet, although a chunk holds it.
-    pub fn short_buffers(&mut self, link: &LinkInfo, chunk: u32) -> Result<Option<String>, String> {
-        let driver = self.ethtool.driver(&link.name).map_err(in_words)?;
-        Ok(driver.and_then(|driver| cut_short(&driver, link, chunk)))
+    pub fn cut_short(&self, chunk: u32) -> Option<String> {
+        cut_short(self.driver.as_deref()?, &self.link, chunk)
     }
 }
 
@@ -201,7 +205,7 @@ mod tests {
             assert!(!link.has_carrier, "both ends are down");
             link.has_carrier = true; // as before the card restarted
             let (device, queues) = ("one".into(), vec![0]);
-            let interface = Interface { device, link, queues, queues_of: 1, hardware_ring: 0 };
+            let interface = Interface { device, driver: None, link, queues, queues_of: 1, hardware_ring: 0 };
             let (interrupted, start) = (AtomicBool::new(false), Instant::now());
             std::thread::scope(|threads| {
                 threads.spawn(|| {

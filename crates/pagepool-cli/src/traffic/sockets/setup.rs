@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
+use pagepool::{Arena, Error, NodeId, PoolRef};
 use pagepool_link::{AttachedXdp, XdpMode};
 use pagepool_net::{
     Attach, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
@@ -79,6 +79,8 @@ pub struct OpenedInterface {
     pub ring: u32,
     /// Pages per queue.
     pub pages: usize,
+    #[serde(skip)]
+    page_size: usize,
     /// The NUMA node of the pages, on a machine with several nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u8>,
@@ -105,7 +107,7 @@ impl TrafficSetup {
     /// its queues to the pairs in turn, and the pairs are dealt to the threads: by default one thread per
     /// pair.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
-        let (pairs, pages) = (pairs(interfaces), params.sizes.pool_pages());
+        let (pairs, pages) = (pairs(interfaces), params.sizes.pages);
         let redirects = params.load(interfaces).map_err(in_words)?;
         let opened = open_pairs(name, interfaces, &pairs, params, &redirects)?;
         let count = params.options.threads.map_or(pairs.len(), usize::from);
@@ -252,6 +254,7 @@ impl OpenedInterface {
             chunk: params.sizes.needs.chunk,
             ring: params.sizes.ring,
             pages: params.sizes.pages,
+            page_size: params.sizes.page_size(),
             node: params.sizes.needs.node.map(|node| node.0),
             multi_buffer: params.sizes.needs.multi_buffer(),
             busy_polled: params.options.busy_poll.map(|_| polled()),
@@ -334,7 +337,7 @@ impl fmt::Display for OpenedInterface {
             if self.multi_buffer { " (several per packet)" } else { "" },
             self.ring,
             grouped(pages as u64),
-            (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
+            (pages * self.page_size) as f64 / f64::from(1 << 20)
         )?;
         self.details().iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
@@ -373,6 +376,7 @@ mod tests {
     fn queues_are_dealt_out_to_pairs() {
         let link = Netlink::open().unwrap().link("lo").unwrap();
         let with = |queues: &[u32]| Interface {
+            driver: None,
             device: "memory:nic".into(),
             link: link.clone(),
             queues: queues.to_vec(),
@@ -406,7 +410,8 @@ mod tests {
     fn a_device_without_sockets_has_neither_copy_nor_zero_copy() {
         let link = Netlink::open().unwrap().link("lo").unwrap();
         let device = "memory:nic".to_owned();
-        let interface = Interface { device, link, queues: vec![0], queues_of: 4, hardware_ring: 0 };
+        let (driver, queues) = (None, vec![0]);
+        let interface = Interface { device, driver, link, queues, queues_of: 4, hardware_ring: 0 };
         let sizes = SocketSizes::of_mtu(1500);
         let OptionsTest { options } = OptionsTest::parse_from(["gen"]);
         let (options, end) = (&options, &Arc::default());

@@ -25,14 +25,8 @@ const RING: u32 = 1024;
 const FEW_QUEUES: usize = 4;
 /// The most idle pages of a pool.
 const MOST_PAGES: usize = 16_384;
-/// The order of pages that chunks are cut from: 128 chunks of 2048 bytes share one, so those of a burst are
-/// counted together. A page returns with its last chunk. Rings are first in, first out, so few pages are
-/// partly out.
-const FRAG_ORDER: u8 = 6;
-/// Pages per chunk on a hardware ring with zero copy, where chunks are cut from pages. That ring is not first
-/// in, first out: a driver reuses a buffer at once if its packet goes to the kernel, and returns others. So
-/// one chunk can keep a page out for many rounds of the ring.
-const PAGES_A_CARD_KEEPS: usize = 4;
+/// A chunk for packets of MTU 1500, and one for longer packets.
+pub const CHUNKS: [u32; 2] = [2048, PAGE_SIZE as u32];
 /// Idle pages in addition to those that the queues hold.
 const SPARE: usize = 256;
 
@@ -64,9 +58,14 @@ impl SocketNeeds {
     /// Whether packets may have several buffers: if they do not fit a chunk, or drivers do not take them into
     /// one page.
     pub fn multi_buffer(&self) -> bool {
-        let one = (self.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
-        self.mtu as usize + HEADERS > one
+        !fits(self.mtu, self.chunk)
     }
+}
+
+/// Whether a chunk of this size holds every packet of links with this MTU.
+pub fn fits(mtu: u32, chunk: u32) -> bool {
+    let one = (chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
+    mtu as usize + HEADERS <= one
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,11 +79,12 @@ pub struct SocketSizes {
 }
 
 impl SocketSizes {
-    /// Sizes for our own links, in whole pages that are copied: the largest rings for which a pool can keep
-    /// all its pages.
+    /// Sizes for our own links, which are copied: the largest rings for which a pool can keep all its pages.
     pub fn of_mtu(mtu: u32) -> Self {
+        let [chunk, long] = CHUNKS;
+        let chunk = if fits(mtu, chunk) { chunk } else { long };
         let mode = XskMode::Copy; // veth has no other mode
-        let needs = SocketNeeds { mtu, chunk: PAGE_SIZE as u32, mode, bursts: 4, ..SocketNeeds::default() };
+        let needs = SocketNeeds { mtu, chunk, mode, bursts: 4, ..SocketNeeds::default() };
         Self::fitting(needs, RING)
     }
 
@@ -135,14 +135,12 @@ impl SocketSizes {
 
     /// Sizes with rings of this many slots. Packets are on the receive ring, in the hardware's ring, waiting
     /// in the kernel for a buffer, on another port's transmit ring, waiting for it (as many packets as it has
-    /// slots), or in bursts that threads work on. A chunk counts as a page even if it is half of one: the
-    /// other half is room for pages of which some chunks are still out.
+    /// slots), or in bursts that threads work on.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let buffers = Self::buffers(needs);
         let burst = if needs.multi_buffer() { BUDGET } else { BURST };
         let mut sizes = Self { needs, ring, burst, pages: 0 };
-        let kept = if sizes.in_frags() && needs.mode != XskMode::Copy { PAGES_A_CARD_KEEPS } else { 1 };
-        let (slots, hardware) = (ring as usize, kept * needs.hardware_ring as usize);
+        let (slots, hardware) = (ring as usize, needs.hardware_ring as usize);
         let in_hands = buffers * (slots.max(burst) + needs.bursts * burst);
         sizes.pages = 2 * slots + hardware + in_hands + SPARE;
         sizes
@@ -154,19 +152,9 @@ impl SocketSizes {
         self.ring * Duration::from_nanos(600) / Self::buffers(self.needs) as u32
     }
 
-    /// Whether a buffer is part of a page.
-    pub fn in_frags(&self) -> bool {
-        !self.needs.unaligned && (self.needs.chunk as usize) < PAGE_SIZE
-    }
-
-    /// The order of a pool's pages. A record of holders is per page: the fewer chunks share one the better.
-    fn order(&self) -> u8 {
-        if self.in_frags() && self.needs.holders == Holders::Off { FRAG_ORDER } else { 0 }
-    }
-
-    /// The number of a pool's pages, of its order.
-    pub fn pool_pages(&self) -> usize {
-        self.pages >> self.order()
+    /// Bytes of a page: a chunk, unless chunks begin anywhere in their page.
+    pub fn page_size(&self) -> usize {
+        if self.needs.unaligned { PAGE_SIZE } else { self.needs.chunk as usize }
     }
 
     /// The most bytes of a packet in a chunk.
@@ -176,9 +164,10 @@ impl SocketSizes {
 
     /// The memory for this many pools, committed at once.
     pub fn arena(&self, name: &str, pools: usize) -> ArenaParams {
-        let bytes = (pools * self.pages + SPARE) * PAGE_SIZE;
+        let bytes = (pools * self.pages + SPARE) * self.page_size();
         let max_bytes = bytes.next_multiple_of(1 << pagepool::REGION_SHIFT) as u64;
-        let mut arena = ArenaParams { name: name.into(), max_bytes, commit_all: true, ..Default::default() };
+        let (name, page_size) = (name.into(), self.page_size());
+        let mut arena = ArenaParams { name, max_bytes, page_size, commit_all: true, ..Default::default() };
         if self.needs.hugepages {
             (arena.backing, arena.on_missing_huge) = (Backing::Huge2M, OnMissingHuge::Fail);
         }
@@ -210,10 +199,9 @@ impl SocketSizes {
     }
 
     /// A pool whose ring has room for all its idle pages, so that none leaves it. The space of a page beyond
-    /// a chunk is for colours; fragments have none, because they begin where chunks do.
+    /// a chunk is for colours.
     fn pool(&self) -> PoolParams {
         PoolParams {
-            order: self.order(),
             ring_size: self.pages,
             headroom: HEADROOM,
             max_len: if self.needs.unaligned { self.needs.chunk as usize - HEADROOM } else { 0 },
@@ -261,35 +249,24 @@ mod tests {
     }
 
     #[test]
-    fn half_pages_hold_what_they_can() {
-        let halves = |mtu| SocketNeeds { mtu, chunk: 2048, ..SocketSizes::of_mtu(mtu).needs };
+    fn small_chunks_hold_what_they_can() {
+        let small = |mtu| SocketNeeds { mtu, chunk: 2048, ..SocketSizes::of_mtu(mtu).needs };
         for (mtu, several) in [(1500, false), (1770, false), (1771, true), (9000, true)] {
-            let sizes = SocketSizes::new(halves(mtu)).unwrap();
-            assert_eq!((sizes.needs.multi_buffer(), sizes.in_frags()), (several, true), "{mtu}");
+            let sizes = SocketSizes::new(small(mtu)).unwrap();
+            assert_eq!((sizes.needs.multi_buffer(), sizes.page_size()), (several, 2048), "{mtu}");
             assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
-            let at_once = sizes.pages.div_ceil((PAGE_SIZE << FRAG_ORDER) / 2048);
-            assert!(sizes.pool_pages() + 2 >= 2 * at_once, "{mtu}: {at_once} pages full of chunks");
+            assert_eq!(SocketSizes::of_mtu(mtu).page_size(), if several { 4096 } else { 2048 }, "{mtu}");
         }
-        let error = SocketSizes::new(halves(65_535)).unwrap_err();
+        let error = SocketSizes::new(small(65_535)).unwrap_err();
         assert!(error.contains("MTU 32234") && error.contains("--chunk-size 4096"), "{error}");
     }
 
     #[test]
-    fn chunks_that_a_card_keeps_have_more_pages() {
-        let pages = |mode, chunk| {
-            let needs = SocketNeeds { mode, chunk, hardware_ring: 2048, ..SocketSizes::of_mtu(1500).needs };
-            SocketSizes::new(needs).unwrap().pages
-        };
-        assert_eq!(pages(XskMode::Copy, 2048), pages(XskMode::Copy, 4096));
-        assert_eq!(pages(XskMode::ZeroCopy, 2048), pages(XskMode::ZeroCopy, 4096) + 3 * 2048);
-    }
-
-    #[test]
-    fn a_pair_of_many_queues_takes_at_most_20_mib() {
+    fn a_pair_of_many_queues_takes_at_most_12_mib() {
         let needs = |queues| SocketNeeds { queues, bursts: 2, ..SocketSizes::of_mtu(1500).needs };
         let [few, many] = [4, 5].map(|queues| SocketSizes::new(needs(queues)).unwrap());
         assert_eq!((few.ring, many.ring), (1024, 512));
-        assert_eq!(many.arena("", 2).max_bytes, 20 << 20);
+        assert_eq!(many.arena("", 2).max_bytes, 12 << 20);
     }
 
     #[test]

@@ -84,8 +84,9 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
     };
     let buffers =
         if params.rx_buffers == 0 { params.rx_ring.saturating_add(hardware) } else { params.rx_buffers };
-    if u64::from(buffers) << umem.layout().unit_shift > umem.layout().len {
-        let must_be = format!("at most the UMEM's {} chunks", umem.layout().len >> umem.layout().unit_shift);
+    let chunks = umem.layout().pages();
+    if buffers as usize > chunks {
+        let must_be = format!("at most the UMEM's {chunks} chunks");
         return Err(parameter("rx_buffers", buffers, must_be));
     }
     Ok(buffers)

@@ -1,8 +1,8 @@
 //! The buddy allocator under an arena: free blocks of order 0 to 10 per node, split and merged.
 //!
-//! What   a block is `1 << order` base pages, naturally aligned, all on one node. Tables beside the memory
-//!        have a link (8 bytes) and a state (1 byte) per page; the free lists are linked through them.
-//!        Linux: `mm/page_alloc.c`.
+//! What   a block is `1 << order` base pages, naturally aligned, all on one node. The free lists are linked
+//!        through the pages' records, which no pool uses then; a table has a state (1 byte) per page. Linux:
+//!        `mm/page_alloc.c`.
 //! Who    the holder of the lock of the [`FreePages`](crate::mem::arena::free_pages::FreePages) around it.
 //! Cost   a take or a give is a few list operations per split or merge; no loop over pages.
 
@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::mem::area::Area;
-use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PageIdx};
+use crate::mem::page::{MAX_ORDER, NodeId, PageIdx};
+use crate::sys::sync::{AtomicU32, Ordering};
 use crate::sys::table::Table;
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
@@ -19,9 +20,6 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 /// The free blocks of an area's present regions.
 pub(crate) struct Buddy {
     pub(crate) area: Arc<Area>,
-    /// For the first page of a free block: the next and the previous block in its list, plus one; 0 = none.
-    next: Table<u32>,
-    prev: Table<u32>,
     /// For the first page of a free block: its order plus one. For any other page: 0.
     state: Table<u8>,
     lists: Box<[Lists]>,
@@ -41,8 +39,6 @@ impl Buddy {
     pub(crate) fn new(area: Arc<Area>, lists: usize) -> Result<Self, Error> {
         let pages = area.pages() as usize;
         Ok(Self {
-            next: Table::new(pages)?,
-            prev: Table::new(pages)?,
             state: Table::new(pages)?,
             lists: vec![Lists::default(); lists].into(),
             in_region: vec![0; area.regions()].into(),
@@ -149,11 +145,11 @@ impl Buddy {
 
     /// The numbers of a region's base pages.
     pub(crate) fn pages_of(&self, region: usize) -> Range<u32> {
-        self.area.region(region).pages()
+        self.area.pages_of(region)
     }
 
     fn region_of(&self, page: PageIdx) -> usize {
-        (page.0 >> (self.area.region_shift() - PAGE_SHIFT)) as usize
+        (page.0 >> self.area.pages_shift()) as usize
     }
 
     fn link(&mut self, page: PageIdx, list: usize, order: u8) {
@@ -164,29 +160,46 @@ impl Buddy {
         // memory.
         let first = std::mem::replace(&mut lists.first[usize::from(order)], page.0 + 1);
         lists.blocks[usize::from(order)] += 1;
-        self.next[page.0 as usize] = first;
-        self.prev[page.0 as usize] = 0;
         self.state[page.0 as usize] = order + 1;
+        self.set_links(page, first, 0);
         if first != 0 {
-            self.prev[first as usize - 1] = page.0 + 1;
+            self.prev_of(first).store(page.0 + 1, Ordering::Relaxed);
         }
+    }
+
+    fn set_links(&self, page: PageIdx, next: u32, prev: u32) {
+        self.next_of(page.0 + 1).store(next, Ordering::Relaxed);
+        self.prev_of(page.0 + 1).store(prev, Ordering::Relaxed);
+    }
+
+    /// For a block, given as a link: the link to the next one in its list. A link is the number of the
+    /// block's first page plus one; 0 is none.
+    fn next_of(&self, block: u32) -> &AtomicU32 {
+        &self.area.meta(PageIdx(block - 1)).next
+    }
+
+    /// The link to the previous block.
+    fn prev_of(&self, block: u32) -> &AtomicU32 {
+        &self.area.meta(PageIdx(block - 1)).overflow
     }
 
     fn unlink(&mut self, page: PageIdx) {
         let at = page.0 as usize;
         let order = self.state[at] - 1;
         let (list, region) = (self.list_of(page), self.region_of(page));
-        let (next, prev) = (self.next[at], self.prev[at]);
+        let next = self.next_of(page.0 + 1).load(Ordering::Relaxed);
+        let prev = self.prev_of(page.0 + 1).load(Ordering::Relaxed);
+        self.set_links(page, 0, 0); // what a pool expects in the record
         self.state[at] = 0;
         self.in_region[region] -= 1 << order;
         let lists = &mut self.lists[list];
         lists.blocks[usize::from(order)] -= 1;
         match prev {
             0 => lists.first[usize::from(order)] = next,
-            prev => self.next[prev as usize - 1] = next,
+            prev => self.next_of(prev).store(next, Ordering::Relaxed),
         }
         if next != 0 {
-            self.prev[next as usize - 1] = prev;
+            self.prev_of(next).store(prev, Ordering::Relaxed);
         }
     }
 }
@@ -200,7 +213,7 @@ mod tests {
 
     fn buddy(pages: u64, node: Option<NodeId>) -> Buddy {
         // SAFETY: no region is ever added, so no code follows the address.
-        let area = unsafe { Area::readable(1 << 30, pages << PAGE_SHIFT, REGION_SHIFT, node) };
+        let area = unsafe { Area::readable(1 << 30, pages << 12, REGION_SHIFT, node) };
         let area = area.expect("a small area");
         let lists = if node.is_some() { 1 } else { 2 };
         Buddy::new(area, lists).expect("small tables")

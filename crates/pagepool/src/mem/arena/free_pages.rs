@@ -435,11 +435,10 @@ mod tests {
     use super::Search::{Thorough, Usual};
     use super::*;
     use crate::mem::area::REGION_SHIFT;
-    use crate::mem::page::PAGE_SHIFT;
     use crate::sys::wakeup::Wakeup;
 
     fn free(pages: u64) -> FreePages {
-        let area = Area::unreadable(pages << PAGE_SHIFT, REGION_SHIFT, NodeId(0)).expect("a small area");
+        let area = Area::unreadable(pages << 12, REGION_SHIFT, NodeId(0)).expect("a small area");
         let free = FreePages::new(&area, 1).expect("small tables");
         (0..area.regions()).for_each(|r| free.add_region(r));
         free

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::Error;
 use crate::mem::area::REGION_SHIFT;
 use crate::mem::arena::backing::{Backing, OnMissingHuge, bytes};
-use crate::mem::page::{MAX_PAGES, NodeId, PAGE_SHIFT, system_page_size};
+use crate::mem::page::{BasePage, MAX_PAGES, NodeId, PAGE_SIZE, system_page_size};
 use crate::mem::topology::Topology;
 use crate::sys::memory::Placement;
 
@@ -45,6 +45,10 @@ pub struct ArenaParams {
     /// kinds. Rounded up to the [system's page](crate::system_page_size) if that is larger. Addresses are
     /// reserved at once, memory is not. Default 64 MiB.
     pub max_bytes: u64,
+    /// Bytes of a page of order 0: 2048 or 4096. Default 4096. With 2048, packets of up to 1,514 bytes take
+    /// half the memory and half the sets of the CPU's caches. Requires that headroom, packet and tailroom
+    /// fit, or that pools take larger packets in several pages or of a higher order.
+    pub page_size: usize,
     /// The kind of memory. Default: transparent huge pages.
     pub backing: Backing,
     /// What to do if there are no huge pages. Default: use smaller ones; the description says so.
@@ -72,6 +76,7 @@ impl Default for ArenaParams {
         Self {
             name: "arena".into(),
             max_bytes: 64 << 20,
+            page_size: PAGE_SIZE,
             backing: Backing::default(),
             on_missing_huge: OnMissingHuge::default(),
             node: NodePolicy::default(),
@@ -89,9 +94,12 @@ impl ArenaParams {
         if self.backing == Backing::Huge1G { 30 } else { REGION_SHIFT }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let unit = 1u64 << self.backing.huge_shift().unwrap_or(PAGE_SHIFT);
-        let most = (u64::from(MAX_PAGES - 1) << PAGE_SHIFT) & !(system_page_size() as u64 - 1);
+    /// Checks all that needs no system call, and returns the size of the pages.
+    pub(crate) fn check(&self) -> Result<BasePage, Error> {
+        let base_page = BasePage::new(self.page_size)
+            .ok_or_else(|| Error::parameter("page_size", self.page_size, "2048 or 4096"))?;
+        let unit = self.backing.huge_shift().map_or(PAGE_SIZE as u64, |shift| 1 << shift);
+        let most = (u64::from(MAX_PAGES - 1) * base_page.bytes()) & !(system_page_size() as u64 - 1);
         let must_be = format!("a multiple of 4096 from 4096 to {most}");
         Error::require(self.max_bytes <= most, "max_bytes", self.max_bytes, must_be)?;
         let is_whole = self.max_bytes > 0 && self.max_bytes.is_multiple_of(unit);
@@ -107,7 +115,7 @@ impl ArenaParams {
             let must_be = format!("one of the nodes {}", there.join(", "));
             Error::require(is_there, "node", node.0, must_be)?;
         }
-        Ok(())
+        Ok(base_page)
     }
 
     /// Whether the arena must query the kernel for the node of each committed page.

@@ -9,7 +9,6 @@ use pagepool_cli::report::error_chain;
 use pagepool_net::testing::{umem_in_memory, xsk_in_memory};
 use pagepool_net::{Action, Forwarder, Ingress, PortId, Umem, UmemParams};
 
-use crate::measure::counted::{Moves, Rule};
 use crate::measure::workload::{Ready, Workload};
 use crate::workloads::owner::CACHE_ONLY;
 use crate::workloads::pools;
@@ -19,42 +18,33 @@ const SLOTS: u32 = 1024;
 
 #[derive(Clone, Copy)]
 struct Chunks {
-    size: u32,
-    /// Of the pool's pages: the commands cut 128 chunks of 2048 bytes from one.
-    order: u8,
+    /// Bytes of a chunk, which is a page.
+    size: usize,
     len: u32,
     /// Per packet.
     buffers: usize,
 }
 
-const PAGES: Chunks = Chunks { size: 4096, order: 0, len: 60, buffers: 1 };
-const HALVES: Chunks = Chunks { size: 2048, order: 6, ..PAGES };
+const PAGES: Chunks = Chunks { size: 4096, len: 60, buffers: 1 };
+const SMALL: Chunks = Chunks { size: 2048, ..PAGES };
 const TWO: Chunks = Chunks { len: 6000, buffers: 2, ..PAGES };
 
-/// Receive and drop, send back, or send by another port; each over pages, over half pages and in two buffers.
+/// Receive and drop, send back, or send by another port; each over pages of 4 KiB, of 2 KiB and in two buffers.
 pub const TABLE: &[Workload] = &[
     row("xsk_drop", || ready(1, PAGES, drop)).about("receive 60 bytes over AF_XDP's rings, drop"),
-    row("xsk_drop_2048", || ready(1, HALVES, drop))
-        .about("receive 60 bytes in chunks of 2048 bytes, drop")
-        .rules(HALF_PAGES),
+    row("xsk_drop_2048", || ready(1, SMALL, drop)).about("receive 60 bytes in chunks of 2048 bytes, drop"),
     row("xsk_drop_two", || ready(1, TWO, drop)).about("receive 6000 bytes in two buffers, drop; per buffer"),
     row("xsk_echo", || ready(1, PAGES, echo)).about("receive 60 bytes, send them by the same port"),
-    row("xsk_echo_2048", || ready(1, HALVES, echo))
-        .about("receive 60 bytes in chunks of 2048 bytes, send them by the same port")
-        .rules(HALF_PAGES),
+    row("xsk_echo_2048", || ready(1, SMALL, echo))
+        .about("receive 60 bytes in chunks of 2048 bytes, send them by the same port"),
     row("xsk_echo_two", || ready(1, TWO, echo))
         .about("receive 6000 bytes in two buffers, send them by the same port; per buffer"),
     row("xsk_forward", || ready(2, PAGES, forward)).about("receive 60 bytes, send them by another port"),
-    row("xsk_forward_2048", || ready(2, HALVES, forward))
-        .about("receive 60 bytes in chunks of 2048 bytes, send them by another port")
-        .rules(HALF_PAGES),
+    row("xsk_forward_2048", || ready(2, SMALL, forward))
+        .about("receive 60 bytes in chunks of 2048 bytes, send them by another port"),
     row("xsk_forward_two", || ready(2, TWO, forward))
         .about("receive 6000 bytes in two buffers, send them by another port; per buffer"),
 ];
-
-/// A page is opened and returned for every 128 buffers.
-const HALF_PAGES: &[Rule] =
-    &[Rule(&["alloc_fast"], Moves::Share(1, 128)), Rule(&["recycle_cached"], Moves::Share(1, 128))];
 
 const fn row(name: &'static str, ready: fn() -> Result<Ready, String>) -> Workload {
     Workload::new(name, ready).batch(BUDGET).rules(CACHE_ONLY)
@@ -75,9 +65,10 @@ fn forward(port: PortId) -> Action {
 /// A forwarder with this many ports and full receive rings. In each poll packets arrive at the first port,
 /// and the rings send what they have.
 fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<Ready, String> {
-    let memory = ArenaParams { max_bytes: 64 << 20, commit_all: true, ..Default::default() };
-    let arena = Arena::new(memory).map_err(|error| error_chain(&error))?;
-    let umem = UmemParams { chunk_size: chunks.size, multi_buffer: chunks.buffers > 1, ..Default::default() };
+    let memory = ArenaParams { max_bytes: 64 << 20, page_size: chunks.size, ..Default::default() };
+    let arena =
+        Arena::new(ArenaParams { commit_all: true, ..memory }).map_err(|error| error_chain(&error))?;
+    let umem = UmemParams { multi_buffer: chunks.buffers > 1, ..Default::default() };
     let umem = umem_in_memory(umem, &arena).map_err(|error| error_chain(&error))?;
     let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
         black_box(&*packet);
@@ -108,7 +99,6 @@ fn params(umem: &Arc<Umem>, chunks: Chunks) -> PoolParams {
     PoolParams {
         domains: vec![umem.clone()],
         chains: if chunks.buffers > 1 { SLOTS as usize } else { 0 },
-        order: chunks.order,
         headroom: 256,
         colour: false,
         ..PoolParams::default()

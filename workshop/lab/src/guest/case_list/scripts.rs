@@ -11,7 +11,7 @@ pub(super) const DROP: &str = "up eth0 eth1
     stop drop
     exactly drop 'numbered frames, intact' 2000";
 
-pub(super) const DROP_HALF_PAGES: &str = "OPTIONS='--chunk-size 2048'; . /cases/drop";
+pub(super) const DROP_SMALL_PAGES: &str = "OPTIONS='--chunk-size 2048'; . /cases/drop";
 pub(super) const DROP_UNALIGNED: &str = "OPTIONS='--chunk-size 3072'; . /cases/drop";
 
 /// The kernel's trace shows who polled eth0, and with which budget: softirqs have 64. Interrupts are deferred
@@ -203,22 +203,22 @@ pub(super) const THREADS: &str = "export PAGEPOOL_PACKETS=10000
 
 pub(super) const CONFORMANCE: &str = "up eth0 eth1
     promiscuous eth0 eth1
-    PAGEPOOL_CARDS=eth0,eth1 net_test cards whole_pages";
+    PAGEPOOL_CARDS=eth0,eth1 net_test cards pages_of_4_kib";
 
-pub(super) const CONFORMANCE_HALF_PAGES: &str = "up eth0 eth1
+pub(super) const CONFORMANCE_SMALL_PAGES: &str = "up eth0 eth1
     promiscuous eth0 eth1
-    PAGEPOOL_CARDS=eth0,eth1 net_test cards half_pages";
+    PAGEPOOL_CARDS=eth0,eth1 net_test cards pages_of_2_kib";
 
-/// igb gets buffers in units of 1 KiB, of half a page 1,024 bytes, and continues a longer packet in the next
+/// igb gets buffers in units of 1 KiB, of a page of 2 KiB 1,024 bytes, and continues a longer packet in the next
 /// one.
-pub(super) const CONFORMANCE_HALF_PAGES_ON_IGB: &str = "up eth0 eth1
+pub(super) const CONFORMANCE_SMALL_PAGES_ON_IGB: &str = "up eth0 eth1
     promiscuous eth0 eth1
     export PAGEPOOL_LONGEST=1024
-    PAGEPOOL_CARDS=eth0,eth1 net_test cards half_pages";
+    PAGEPOOL_CARDS=eth0,eth1 net_test cards pages_of_2_kib";
 
 /// igb with packets of 1,024 bytes, and of 1,100, which cause a warning. If a kernel does not cut them, this
 /// fails: remove the warning.
-pub(super) const HALF_PAGES_ON_IGB: &str = "up eth0 eth1
+pub(super) const SMALL_PAGES_ON_IGB: &str = "up eth0 eth1
     start drop $P drop eth0 --mode zerocopy --chunk-size 2048 --verify --stats-every 0
     send eth1 500 --size 1024
     stop drop
