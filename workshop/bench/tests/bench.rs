@@ -128,7 +128,7 @@ fn rows_over_af_xdps_rings_work_in_this_build() {
 
 #[test]
 fn reports_print_json() {
-    for (report, rows) in [("mtu", 20), ("numa", 2), ("contention", 12), ("pools", 27)] {
+    for (report, rows) in [("mtu", 25), ("numa", 2), ("contention", 15), ("pools", 27)] {
         let output = bench(&[report, "--quick", "--json"]);
         assert!(output.status.success(), "{report}: {}", text(&output.stderr));
         let document: serde_json::Value =

@@ -1,8 +1,9 @@
 //! `pagepool-bench across`: the cost of passing buffers to a second core that returns them, beside DPDK's
 //! default mempool and its packet buffers.
 //!
-//! Each row of a round runs ours, then each of theirs, with `line_round_trip` before and after. Two CPUs of a virtual
-//! machine are sometimes near each other and sometimes far, which changes figures by a factor of two to four.
+//! Each row of a round runs ours, then each of theirs, with `line_round_trip` before and after. Two CPUs of a
+//! virtual machine are sometimes near each other and sometimes far, which changes figures by a factor of two
+//! to four.
 //! Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all the
 //! time. Each round creates new pools on both sides, because the place of memory changes figures, too.
 
@@ -13,7 +14,7 @@ use crate::measure::{clock, measure};
 use crate::rivals::dpdk::{Dpdk, DpdkProgram, Kind, huge_pages_reserved};
 use crate::rivals::spsc::BURST;
 use crate::sys;
-use crate::workloads::{frags, handoff, remote, yardsticks};
+use crate::workloads::{handoff, remote, yardsticks};
 use pagepool_cli::report::output;
 use serde::Serialize;
 
@@ -47,10 +48,8 @@ const fn case(
 
 const HANDLES: &str = "handles, 16 bytes";
 const BATCHES: &str = "batches in place";
-const FRAGS: &str = "handles of 2 KiB fragments";
 const HANDOFF: &str = "frames, by handoff";
 const PAGES_HOME: &[Rule] = remote::BY_MESSAGE;
-const FRAGS_HOME: &[Rule] = frags::OF_HUGE;
 
 const CASES: &[AcrossCase] = &[
     case("single", HANDLES, false, 1, remote::singly::<false>, PAGES_HOME),
@@ -59,9 +58,6 @@ const CASES: &[AcrossCase] = &[
     case("bulk of 32, touched", HANDLES, true, BURST, remote::in_bulk::<true>, PAGES_HOME),
     case("bulk of 32", BATCHES, false, BURST, remote::batches::<false>, PAGES_HOME),
     case("bulk of 32, touched", BATCHES, true, BURST, remote::batches::<true>, PAGES_HOME),
-    case("single, touched", FRAGS, true, 1, frags::huge_frags::<true>, FRAGS_HOME),
-    case("bulk of 32", FRAGS, false, BURST, frags::huge_frags_in_bulk::<false>, FRAGS_HOME),
-    case("bulk of 32, touched", FRAGS, true, BURST, frags::huge_frags_in_bulk::<true>, FRAGS_HOME),
     case("single, touched", HANDOFF, true, 1, handoff::one_by_one, PAGES_HOME),
     case("bulk of 32, touched", HANDOFF, true, BURST, handoff::in_bursts, PAGES_HOME),
 ];
@@ -180,7 +176,7 @@ fn about(cpus: [usize; 2], program: &Result<DpdkProgram, String>, rows: &[Across
     let mixed = rows.iter().flat_map(|row| &row.pairs).filter(|pair| pair.state().is_none()).count();
     let theirs = match program {
         Ok(program) => format!(
-            "mempool: DPDK {}, ring_mp_mc, 8191 objects of 2048 bytes; pktmbuf: 8191 packet buffers with 2048 \
+            "mempool: DPDK {}, ring_mp_mc, 4095 objects of 2048 bytes; pktmbuf: 4095 packet buffers with 2048 \
              bytes of data",
             program.version
         ),
@@ -193,7 +189,7 @@ fn about(cpus: [usize; 2], program: &Result<DpdkProgram, String>, rows: &[Across
     };
     format!(
         "per buffer: CPU {} allocates and hands over bursts of 32 through a ring of 1024, CPU {} returns;\n\
-         ours: 3072 pages or fragments, a lane of 8192 slots, a cache of 512; their ring and cache have the \
+         ours: 4096 pages of 2048 bytes, a lane of 8192 slots, a cache of 512; their ring and cache have the \
          same sizes;\n\
          touched: the first CPU writes 8 bytes of each buffer's first line, the second reads them;\n\
          {theirs}; {huge};\n\

@@ -3,10 +3,13 @@
 //!
 //! The owner allocates on the first CPU and hands bursts of 32 to the returning threads in turn, each through
 //! its own bare ring; it skips full rings. Returning threads share the remaining CPUs; if there are too few,
-//! a thread without work yields, and the report says so.
+//! a thread without work yields, and the report says so. A last row has a pool per thread: see
+//! [`each_other`].
 
-use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+mod each_other;
+mod waiting;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::measure::clock;
@@ -23,11 +26,7 @@ use pagepool_cli::report::output;
 use serde::Serialize;
 
 use super::{Report, table};
-
-/// Buffers handed over at once.
-const BURST: usize = 32;
-/// As many slots as buffers can be out: nothing leaves the pool.
-const RING: usize = 16384;
+use waiting::{BURST, PaddedCount, RING, pause};
 
 /// One number of threads, one return path.
 #[derive(Serialize)]
@@ -102,6 +101,9 @@ pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<ContentionRow>>, String
         rows.push(through_pool(case("lanes", false), threads)?);
         rows.push(lock_free(case("lock-free ring", true))?);
         rows.push(through_pool(case("locked ring", false), 0)?);
+        if threads > 1 {
+            rows.push(pool_each(case("lanes, a pool each", false), &cpus)?);
+        }
     }
     let mut table =
         table(&["threads", "returned by", "ns min", "med", "max", "tsc med", "returned", "refills"], 0);
@@ -117,7 +119,8 @@ pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<ContentionRow>>, String
         } else {
             ""
         },
-        "lock-free ring: for comparison, crossbeam's ArrayQueue and a stack, without a pool"
+        "lock-free ring: for comparison, crossbeam's ArrayQueue and a stack, without a pool;\na pool each: every \
+         thread sends its buffers to the others and returns theirs, per buffer of one thread, on all CPUs"
     );
     Ok(Report { name: "contention", about, results: rows, table, failed })
 }
@@ -152,6 +155,15 @@ fn through_pool(case: ContentionCase, max_lanes: usize) -> Result<ContentionRow,
     measure(case, &mut pool)
 }
 
+/// With a pool per thread, all CPUs take part.
+fn pool_each(case: ContentionCase, cpus: &[usize]) -> Result<ContentionRow, String> {
+    let ContentionCase { plan, threads, way, rival, .. } = case;
+    let (ticks, counters) = each_other::measure(plan, threads, cpus)?;
+    let buffers = (plan.repeats * plan.buffers * threads) as u64;
+    let failed = check(&counters, each_other::RULES, buffers).err();
+    Ok(ContentionRow { threads, way, rival, times: Times::of(&ticks), buffers, counters, failed })
+}
+
 fn lock_free(case: ContentionCase) -> Result<ContentionRow, String> {
     let mut mpsc = Mpsc::new(pools::arena(pools::PAGES)?, case.pages())?;
     measure(case, &mut mpsc.owner())
@@ -172,11 +184,6 @@ impl Drop for StopAtEnd<'_> {
         self.0.stop.store(true, Ordering::Release);
     }
 }
-
-/// On its own cache lines.
-#[derive(Default)]
-#[repr(align(128))]
-struct PaddedCount(AtomicUsize);
 
 impl Progress {
     fn returned(&self) -> usize {
@@ -266,11 +273,6 @@ fn return_all<B: Send>(mut rx: BurstReceiver<B>, progress: &Progress, at: usize,
     }
 }
 
-/// If threads share CPUs, every 64th wait yields the CPU.
-fn pause(spins: usize, shared: bool) {
-    if shared && spins.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,10 +281,11 @@ mod tests {
     fn every_way_accounts_for_every_buffer() {
         let report = run(Plan { repeats: 1, buffers: 4096 }, 2).expect("64 MiB of addresses");
         assert_eq!(report.failed, Vec::<String>::new());
-        assert_eq!(report.results.len(), 6);
+        assert_eq!(report.results.len(), 7);
         for row in &report.results {
             let came_home = if row.rival { "came_home" } else { "recycle_ring" };
-            assert_eq!(row.counters.0[came_home], 4096, "{} threads, {}", row.threads, row.way);
+            assert_eq!(row.counters.0[came_home], row.buffers, "{} threads, {}", row.threads, row.way);
         }
+        assert_eq!(report.results[6].buffers, 2 * 4096, "of both pools");
     }
 }

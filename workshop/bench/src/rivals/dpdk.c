@@ -6,7 +6,7 @@
  *
  * The first lcore gets objects and hands them over in bursts of 32, through a ring of 1024 pointers. Each
  * end of the ring caches the other's index. The second lcore puts them. Both pools are the default ones
- * (ring_mp_mc): 8191 objects, with a cache of 512 objects on each lcore. An object of the mempool has 2048
+ * (ring_mp_mc): 4095 objects, with a cache of 512 objects on each lcore. An object of the mempool has 2048
  * bytes. A packet buffer (struct rte_mbuf) has its description of 128 bytes, 128 of headroom and 2048 of data.
  *
  * Each line of standard input orders one measurement: "PACKETS BULK TOUCH REPEATS OBJECTS". With PACKETS 1 the
@@ -32,7 +32,7 @@
 
 #define SLOTS 1024u
 #define BURST 32u
-#define OBJECTS 8191u
+#define OBJECTS 4095u
 #define OBJECT_BYTES 2048u
 #define CACHE 512u
 #define MOST_REPEATS 64u

@@ -3,9 +3,9 @@
 
 use std::hint::black_box;
 
-use pagepool::{ArenaParams, Backing, Bound, PAGE_SIZE, PageBuf, PoolParams, put_bulk};
+use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams, put_bulk};
 
-use super::remote::{is_a_burst, relay};
+use super::remote::relay;
 use crate::measure::counted::{Moves, Rule};
 use crate::measure::workload::{Ready, Workload};
 use crate::rivals::spsc::BURST;
@@ -31,7 +31,7 @@ pub const TABLE: &[Workload] = &[
     Workload::new("frag_2090_burst64", frag_burst64)
         .about("allocate 64 fragments of 2090 bytes, drop 64, one call each")
         .rules(IN_PLACE_15),
-    Workload::new("frag_2048_bulk64", || frag_in_bulk(ORDER_OF_BURSTS))
+    Workload::new("frag_2048_bulk64", || frag_in_bulk(5))
         .about(
             "allocate 64 fragments of 2048 bytes of a page of 128 KiB in one call, return them in one call",
         )
@@ -123,40 +123,6 @@ fn alloc_direct() -> Result<Ready, String> {
     let alloc =
         |pool: &Bound| pool.alloc(MTU_8000).expect("the arena has more pages than the workload holds");
     pools::one_core(order3(), move |pool, n| pools::one_by_one(n, || alloc(pool)))
-}
-
-/// Bursts of fragments are cut from 128 KiB; 32 fragments share a message.
-const ORDER_OF_BURSTS: u8 = 5;
-/// Fragments in such a page, at 2112 bytes.
-const FRAGS_A_PAGE: u64 = ((PAGE_SIZE as u64) << ORDER_OF_BURSTS) / 2112;
-
-/// Like [`BY_MESSAGE`], for [`huge_frags`].
-pub const OF_HUGE: &[Rule] = &[
-    Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, FRAGS_A_PAGE)),
-    Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, FRAGS_A_PAGE / 2)),
-];
-
-/// In huge pages, with as many fragments as the pools of `page_remote` have pages.
-fn huge() -> Result<Bound, String> {
-    let huge = ArenaParams { backing: Backing::Huge2M, ..ArenaParams::default() };
-    let params = PoolParams { order: ORDER_OF_BURSTS, ..PoolParams::default() };
-    let params = PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..params };
-    let pool = pools::over(params, pools::arena_with(pools::PAGES, huge)?)?;
-    pools::fill(&pool, 3072 / FRAGS_A_PAGE as usize);
-    Ok(pool)
-}
-
-/// Fragments of huge pages, returned one by one on the second core.
-pub fn huge_frags<const TOUCH: bool>() -> Result<Ready, String> {
-    let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
-    Ok(relay::<TOUCH>(huge()?, allocate, Vec::clear))
-}
-
-/// Fragments of huge pages, cut and returned in bulk.
-pub fn huge_frags_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
-    let allocate =
-        |pool: &Bound, burst: &mut Vec<_>| is_a_burst(pool.alloc_frag_bulk(burst, MTU_1500, BURST));
-    Ok(relay::<TOUCH>(huge()?, allocate, put_bulk))
 }
 
 /// Pages of the pool: the fragments in the ring between the cores need 73; the others are for returns in the

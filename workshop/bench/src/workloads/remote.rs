@@ -2,12 +2,12 @@
 //! ring.
 //!
 //! The work is that of `rivals/dpdk.c`, for `pagepool-bench across`: a ring of 1024 elements, bursts of
-//! 32, one access per side with touch, and a return path with room for every page. With touch, the pool's
-//! size decides which lines move: 3072 pages here, 8191 objects there.
+//! 32, one access per side with touch, and a return path with room for every page. With touch, number and
+//! size of the buffers decide which lines move: 4096 of 2 KiB, one more than there.
 
 use std::hint::{black_box, spin_loop};
 
-use pagepool::{Batch, Bound, PageBuf, PoolParams, put_bulk};
+use pagepool::{ArenaParams, Batch, Bound, PageBuf, PoolParams, put_bulk};
 
 use super::yardsticks::{spsc_floor, spsc_floor_touch};
 use crate::measure::counted::{Moves, Rule};
@@ -52,11 +52,11 @@ pub const TABLE: &[Workload] = &[
 
 /// What the ring and the two bursts hold, and more than as many again. With only 64 more than can be out,
 /// both ends of the lane worked on the same cache lines.
-const POPULATION: usize = 3 * CAPACITY;
+const POPULATION: usize = 4 * CAPACITY;
 
 /// A lane, a ring and a cache as large as those of DPDK's mempool.
 fn roomy() -> PoolParams {
-    PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..pools::packets() }
+    PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, tailroom: 0, ..pools::packets() }
 }
 
 fn ready<const TOUCH: bool>(
@@ -67,7 +67,8 @@ fn ready<const TOUCH: bool>(
 }
 
 pub fn filled() -> Result<Bound, String> {
-    let pool = pools::bound(roomy())?;
+    let memory = ArenaParams { page_size: 2048, ..ArenaParams::default() };
+    let pool = pools::over(roomy(), pools::arena_with(pools::PAGES, memory)?)?;
     pools::fill(&pool, POPULATION);
     Ok(pool)
 }
