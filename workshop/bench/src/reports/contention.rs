@@ -262,7 +262,7 @@ fn return_all<B: Send>(mut rx: BurstReceiver<B>, progress: &Progress, at: usize,
     let mut got = Vec::with_capacity(BURST);
     let (mut count, mut spins) = (0, 0);
     while !progress.stop.load(Ordering::Acquire) {
-        if rx.pop(&mut got, BURST) {
+        if rx.pop(&mut got) {
             got.clear();
             count += BURST;
             progress.returned[at].0.store(count, Ordering::Release);

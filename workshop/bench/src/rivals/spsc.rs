@@ -1,7 +1,7 @@
 //! A bare ring between two threads: it hands over buffers in the two-core workloads, and is their floor.
 //!
-//! What   `rtrb`'s ring of 1024 elements, moved in whole bursts. `rtrb` moves elements that are not `Copy`
-//!        one by one, at 28 instructions each for both sides; a burst here is two copies of memory, at 2.
+//! What   `rtrb`'s ring of 1024 elements, moved in bursts of a fixed size, each in cache lines of its own:
+//!        one copy of memory per side.
 //! Who    [`BurstSender`] belongs to one thread, [`BurstReceiver`] to another; both are `Send`, neither is
 //!        `Clone`.
 //! Absent on purpose: elements sent after the receiver ended are not dropped.
@@ -10,7 +10,7 @@
 #![expect(unsafe_code)]
 
 use std::hint::spin_loop;
-use std::mem::ManuallyDrop;
+use std::mem::MaybeUninit;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -19,63 +19,64 @@ use crate::measure::workload::Ready;
 pub const CAPACITY: usize = 1024;
 pub const BURST: usize = 32;
 
-pub struct BurstSender<T>(Producer<ManuallyDrop<T>>);
+/// Elements that move together. Aligned, because two bursts in one cache line would move it twice.
+#[repr(align(64))]
+struct Burst<T, const N: usize>(MaybeUninit<[T; N]>);
 
-pub struct BurstReceiver<T>(Consumer<ManuallyDrop<T>>);
+/// Sends `N` elements at a time.
+pub struct BurstSender<T, const N: usize = BURST>(Producer<Burst<T, N>>);
 
-pub fn ring<T: Send>() -> (BurstSender<T>, BurstReceiver<T>) {
-    let (sender, receiver) = RingBuffer::new(CAPACITY);
+pub struct BurstReceiver<T, const N: usize = BURST>(Consumer<Burst<T, N>>);
+
+/// A ring of [`CAPACITY`] elements.
+pub fn ring<T: Send, const N: usize>() -> (BurstSender<T, N>, BurstReceiver<T, N>) {
+    let (sender, receiver) = RingBuffer::new(CAPACITY / N);
     (BurstSender(sender), BurstReceiver(receiver))
 }
 
-impl<T: Send> BurstSender<T> {
-    /// Moves all of `burst` into the ring; false: there is no room, and nothing moved.
+impl<T: Send, const N: usize> BurstSender<T, N> {
+    /// Moves all of `burst`, which has `N` elements, into the ring; false: there is no room, and nothing
+    /// moved.
     #[inline(always)]
     pub fn push(&mut self, burst: &mut Vec<T>) -> bool {
-        let Ok(mut chunk) = self.0.write_chunk_uninit(burst.len()) else { return false };
-        let mut from = burst.as_ptr();
-        let (first, second) = chunk.as_mut_slices();
-        for slots in [first, second] {
-            // SAFETY: both parts of the chunk together have as many slots as the burst has elements.
-            unsafe { slots.as_mut_ptr().cast::<T>().copy_from_nonoverlapping(from, slots.len()) };
-            from = from.wrapping_add(slots.len());
-        }
+        assert_eq!(burst.len(), N, "a burst is whole");
+        let Ok(mut chunk) = self.0.write_chunk_uninit(1) else { return false };
+        let (slot, _) = chunk.as_mut_slices();
+        // SAFETY: the slot has room for `N` elements, as many as the burst has.
+        unsafe { slot.as_mut_ptr().cast::<T>().copy_from_nonoverlapping(burst.as_ptr(), N) };
         // SAFETY: the elements have moved into the ring; the vector must not drop them.
         unsafe { burst.set_len(0) };
-        // SAFETY: every slot of the chunk was just written.
+        // SAFETY: the slot was just written.
         unsafe { chunk.commit_all() };
         true
     }
 }
 
-impl<T: Send> BurstReceiver<T> {
-    /// Moves exactly `n` elements into the spare capacity of `burst`; false: there were too few, or no room,
-    /// and nothing moved. Never grows the vector.
+impl<T: Send, const N: usize> BurstReceiver<T, N> {
+    /// Moves the next `N` elements into the spare capacity of `burst`; false: there are none, or no room, and
+    /// nothing moved. Never grows the vector.
     #[inline(always)]
-    pub fn pop(&mut self, burst: &mut Vec<T>, n: usize) -> bool {
+    pub fn pop(&mut self, burst: &mut Vec<T>) -> bool {
         let room = burst.spare_capacity_mut();
-        if room.len() < n {
+        if room.len() < N {
             return false;
         }
-        let Ok(chunk) = self.0.read_chunk(n) else { return false };
-        let mut to = room.as_mut_ptr().cast::<T>();
-        let (first, second) = chunk.as_slices();
-        for slots in [first, second] {
-            // SAFETY: the vector has room for `n` elements, as many as both parts of the chunk have together.
-            unsafe { to.copy_from_nonoverlapping(slots.as_ptr().cast(), slots.len()) };
-            to = to.wrapping_add(slots.len());
-        }
-        // SAFETY: the `n` elements after the vector's length were just initialised.
-        unsafe { burst.set_len(burst.len() + n) };
+        let Ok(chunk) = self.0.read_chunk(1) else { return false };
+        let (slot, _) = chunk.as_slices();
+        // SAFETY: the vector has room for `N` elements, as many as the slot has.
+        unsafe { room.as_mut_ptr().cast::<T>().copy_from_nonoverlapping(slot.as_ptr().cast(), N) };
+        // SAFETY: the `N` elements after the vector's length were just initialised.
+        unsafe { burst.set_len(burst.len() + N) };
         chunk.commit_all(); // drops nothing: the elements are in the vector
         true
     }
 }
 
-impl<T> Drop for BurstReceiver<T> {
+impl<T, const N: usize> Drop for BurstReceiver<T, N> {
     fn drop(&mut self) {
-        while let Ok(element) = self.0.pop() {
-            drop(ManuallyDrop::into_inner(element));
+        while let Ok(Burst(elements)) = self.0.pop() {
+            // SAFETY: what is in the ring was written, and is taken out once.
+            drop(unsafe { elements.assume_init() });
         }
     }
 }
@@ -85,7 +86,7 @@ pub fn relay<T: Send + 'static>(
     mut fill: impl FnMut(&mut Vec<T>) + 'static,
     mut empty: impl FnMut(&mut Vec<T>) + Send + 'static,
 ) -> Ready {
-    let (mut tx, mut rx) = ring();
+    let (mut tx, mut rx) = ring::<T, BURST>();
     let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::with_capacity(BURST));
     let produce = move |n| {
         for _ in 0..n / BURST {
@@ -97,7 +98,7 @@ pub fn relay<T: Send + 'static>(
     };
     let consume = move |n| {
         for _ in 0..n / BURST {
-            while !rx.pop(&mut got, BURST) {
+            while !rx.pop(&mut got) {
                 spin_loop();
             }
             empty(&mut got);
@@ -114,46 +115,44 @@ mod tests {
 
     #[test]
     fn gives_elements_in_order_across_the_wrap() {
-        let (mut tx, mut rx) = ring();
-        let (mut burst, mut out) = (Vec::with_capacity(48), Vec::with_capacity(48));
+        let (mut tx, mut rx) = ring::<u64, 32>();
+        let (mut burst, mut out) = (Vec::with_capacity(32), Vec::with_capacity(32));
         for round in 0..100u64 {
-            burst.extend(round * 48..(round + 1) * 48);
+            burst.extend(round * 32..(round + 1) * 32);
             assert!(tx.push(&mut burst));
             assert!(burst.is_empty());
-            assert!(rx.pop(&mut out, 48));
-            assert_eq!(out, (round * 48..(round + 1) * 48).collect::<Vec<_>>());
+            assert!(rx.pop(&mut out));
+            assert_eq!(out, (round * 32..(round + 1) * 32).collect::<Vec<_>>());
             out.clear();
         }
     }
 
     #[test]
     fn refuses_a_burst_that_does_not_fit_and_leaves_it_whole() {
-        let (mut tx, mut rx) = ring();
-        let mut burst = (0..CAPACITY).collect::<Vec<_>>();
-        assert!(tx.push(&mut burst));
-        burst.push(7);
+        let (mut tx, mut rx) = ring::<usize, 1>();
+        (0..CAPACITY).for_each(|at| assert!(tx.push(&mut vec![at])));
+        let mut burst = vec![7];
         assert!(!tx.push(&mut burst));
         assert_eq!(burst, [7]);
-        let mut out = Vec::with_capacity(1);
-        assert!(rx.pop(&mut out, 1));
+        assert!(rx.pop(&mut Vec::with_capacity(1)));
         assert!(tx.push(&mut burst));
     }
 
     #[test]
     fn refuses_to_pop_what_is_not_there_and_what_has_no_room() {
-        let (mut tx, mut rx) = ring();
+        let (mut tx, mut rx) = ring::<u32, 4>();
         let mut out = Vec::with_capacity(4);
-        assert!(!rx.pop(&mut out, 1));
-        tx.push(&mut vec![1, 2, 3, 4, 5, 6, 7, 8]);
-        assert!(!rx.pop(&mut out, 8));
-        assert!(rx.pop(&mut out, 4));
+        assert!(!rx.pop(&mut out));
+        tx.push(&mut vec![1, 2, 3, 4]);
+        assert!(!rx.pop(&mut Vec::with_capacity(3)));
+        assert!(rx.pop(&mut out));
         assert_eq!(out, [1, 2, 3, 4]);
     }
 
     #[test]
     fn drops_elements_that_were_never_popped() {
         let witness = Arc::new(());
-        let (mut tx, rx) = ring();
+        let (mut tx, rx) = ring::<_, 2>();
         tx.push(&mut vec![witness.clone(), witness.clone()]);
         drop(tx);
         drop(rx);
@@ -163,7 +162,7 @@ mod tests {
     #[test]
     fn two_threads_lose_and_repeat_nothing() {
         const N: u64 = 32 * 4096;
-        let (mut tx, mut rx) = ring();
+        let (mut tx, mut rx) = ring::<u64, 32>();
         let producer = std::thread::spawn(move || {
             let mut burst = Vec::with_capacity(32);
             for at in (0..N).step_by(32) {
@@ -175,7 +174,7 @@ mod tests {
         });
         let (mut out, mut next) = (Vec::with_capacity(32), 0);
         while next < N {
-            if rx.pop(&mut out, 32) {
+            if rx.pop(&mut out) {
                 out.drain(..).for_each(|got| {
                     assert_eq!(got, next);
                     next += 1;

@@ -214,15 +214,18 @@ fn redirect_remote() -> Result<Ready, String> {
     let (mut from, mut to, pool) = two_nics()?;
     let counters = pools::counters_of(&pool);
     pools::fill(&pool, 2 * 1024);
-    let (mut full_tx, mut full_rx) = spsc::ring::<Box<XdpFrameBulk>>();
-    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<XdpFrameBulk>>();
-    let mut bulks: Vec<Box<XdpFrameBulk>> = (0..BULKS).map(|_| Box::default()).collect();
-    empty_tx.push(&mut bulks);
+    let (mut full_tx, mut full_rx) = spsc::ring::<Box<XdpFrameBulk>, 1>();
+    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<XdpFrameBulk>, 1>();
+    let mut bulks: Vec<Box<XdpFrameBulk>> = Vec::with_capacity(1);
+    for _ in 0..BULKS {
+        bulks.push(Box::default());
+        empty_tx.push(&mut bulks);
+    }
     let mut queue = TxQueue::with_capacity(BUDGET, 0);
     let produce = move |n| {
         for _ in 0..n / BUDGET {
             receive(&mut from, &pool, &mut queue, BUDGET);
-            while !empty_rx.pop(&mut bulks, 1) {
+            while !empty_rx.pop(&mut bulks) {
                 spin_loop();
             }
             send(&mut to, &mut queue, &mut bulks[0]);
@@ -232,7 +235,7 @@ fn redirect_remote() -> Result<Ready, String> {
     let mut done = Vec::with_capacity(1);
     let consume = move |n| {
         for _ in 0..n / BUDGET {
-            while !full_rx.pop(&mut done, 1) {
+            while !full_rx.pop(&mut done) {
                 spin_loop();
             }
             done[0].flush();

@@ -90,13 +90,16 @@ pub fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
 pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
     let pool = filled()?;
     let counters = pools::counters_of(&pool);
-    let (mut full_tx, mut full_rx) = spsc::ring::<Box<Batch>>();
-    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<Batch>>();
-    let mut held: Vec<_> = (0..CAPACITY / BURST).map(|_| Box::new(pool.alloc_batch(0))).collect();
-    empty_tx.push(&mut held);
+    let (mut full_tx, mut full_rx) = spsc::ring::<Box<Batch>, 1>();
+    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<Batch>, 1>();
+    let mut held = Vec::with_capacity(1);
+    for _ in 0..CAPACITY / BURST {
+        held.push(Box::new(pool.alloc_batch(0)));
+        empty_tx.push(&mut held);
+    }
     let produce = move |n| {
         for _ in 0..n / BURST {
-            while !empty_rx.pop(&mut held, 1) {
+            while !empty_rx.pop(&mut held) {
                 spin_loop();
             }
             assert_eq!(pool.alloc_batch_into(&mut held[0], BURST), BURST, "the arena has more pages");
@@ -114,7 +117,7 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
     let mut done: Vec<Box<Batch>> = Vec::with_capacity(1);
     let consume = move |n| {
         for _ in 0..n / BURST {
-            while !full_rx.pop(&mut done, 1) {
+            while !full_rx.pop(&mut done) {
                 spin_loop();
             }
             if TOUCH {

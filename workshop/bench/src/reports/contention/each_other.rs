@@ -128,7 +128,7 @@ fn exchange(n: usize, pool: &Bound, rings: &mut Rings, meeting: &Meeting, at: us
         to += 1;
         let mut came = 0;
         for from in &mut rings.from {
-            if from.pop(&mut got, BURST) {
+            if from.pop(&mut got) {
                 got.clear(); // returns them
                 came += BURST;
             }
