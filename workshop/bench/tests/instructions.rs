@@ -26,14 +26,14 @@ struct Limit {
 /// vary with what else the machine does, and the limit leaves a tenth for that. Handles in bulk are copied in
 /// vector registers, so their rows require a CPU with AVX2.
 const LIMITS: &[Limit] = &[
-    limit("page_direct", 20.5, Some(20.0)),
+    limit("page_direct", 18.5, Some(20.0)),
     limit("page_burst64", 30.5, Some(28.0)),
     limit("page_bulk32", 3.6, Some(5.0)),
     limit("page_bulk64", 2.1, Some(5.0)),
     limit("page_bulk32_handles", 8.0, Some(8.0)),
     limit("page_bulk64_handles", 6.3, Some(8.0)),
     limit("page_fifo1024", 34.5, None),
-    limit("page_fifo1024_touch", 82.5, None),
+    limit("page_fifo1024_touch", 71.5, None),
     limit("page_remote", 80.0, None),
     limit("page_remote_bulk32", 48.0, None),
     limit("page_ring", 62.0, None),
@@ -57,15 +57,15 @@ const LIMITS: &[Limit] = &[
 
 /// Over AF_XDP's rings, of which the kernel's side is played in memory and counted too. They require AVX2.
 const RING_LIMITS: &[Limit] = &[
-    limit("xsk_drop", 185.5, None),
-    limit("xsk_drop_2048", 204.5, None),
+    limit("xsk_drop", 188.0, None),
+    limit("xsk_drop_2048", 188.0, None),
     limit("xsk_drop_two", 295.0, None),
-    limit("xsk_echo", 298.0, None),
-    limit("xsk_echo_2048", 336.5, None),
-    limit("xsk_echo_two", 433.0, None),
-    limit("xsk_forward", 316.5, None),
-    limit("xsk_forward_2048", 355.0, None),
-    limit("xsk_forward_two", 459.0, None),
+    limit("xsk_echo", 301.5, None),
+    limit("xsk_echo_2048", 301.5, None),
+    limit("xsk_echo_two", 438.5, None),
+    limit("xsk_forward", 319.5, None),
+    limit("xsk_forward_2048", 319.5, None),
+    limit("xsk_forward_two", 464.0, None),
 ];
 
 const fn limit(name: &'static str, at_most: f64, target: Option<f64>) -> Limit {

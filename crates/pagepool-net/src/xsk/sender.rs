@@ -11,7 +11,7 @@
 //!        across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
-use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SIZE, PageBuf, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SIZE, PageBuf, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use super::descriptor::Descriptor;
 use super::layout::Layout;
@@ -249,7 +249,11 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         match self.requests {
-            None => self.complete_by(Self::finish, rings, bulk, budget, stats),
+            // A loop for each size of pages: shifts by constants keep a register free.
+            None if self.layout.page_shift == 11 => {
+                self.complete_by(Self::finish::<11>, rings, bulk, budget, stats)
+            }
+            None => self.complete_by(Self::finish::<12>, rings, bulk, budget, stats),
             Some(_) => self.complete_by(Self::finish_with_metadata, rings, bulk, budget, stats),
         }
     }
@@ -284,11 +288,12 @@ impl Sender {
         frames
     }
 
-    /// Completes an address. Returns how many frames that ends; `None` if it is not being sent.
+    /// Completes an address, in pages of `1 << SHIFT` bytes. Returns how many frames that ends; `None` if it
+    /// is not being sent.
     #[inline(always)]
-    fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
+    fn finish<const SHIFT: u32>(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         // An address beyond the UMEM is in no table.
-        let page = self.layout.page_at(addr)?;
+        let page = PageIdx(u32::try_from(addr >> SHIFT).ok()?);
         // Most packets are whole pages.
         match self.whole.remove(page) {
             Some(page) => bulk.push_buffer(page),
@@ -564,9 +569,10 @@ mod tests {
             let (frame, addr) = sent.swap_remove(step * 31 % sent.len());
             let is_last = sent.iter().all(|(of, _)| *of != frame);
             let named = if step % 3 == 0 { addr & !1 } else { addr };
-            assert_eq!(sender.finish(named, &mut bulk), Some(usize::from(is_last)), "step {step}");
+            assert_eq!(sender.finish::<12>(named, &mut bulk), Some(usize::from(is_last)), "step {step}");
             let odd = sent.iter().find(|(_, addr)| addr & 1 == 0).map_or(u64::MAX, |(_, even)| even | 1);
-            let never = [addr, odd, 5 << 12, 1 << 20, u64::MAX].map(|addr| sender.finish(addr, &mut bulk));
+            let never =
+                [addr, odd, 5 << 12, 1 << 20, u64::MAX].map(|addr| sender.finish::<12>(addr, &mut bulk));
             assert_eq!(never, [None; 5], "step {step}");
             bulk.flush();
             let over = |head: &&SlotOnPage| sent.iter().all(|(_, addr)| *addr != head.addr);
@@ -590,7 +596,7 @@ mod tests {
             true
         });
         assert_eq!((sender.held(), packets.len()), (2, 1));
-        assert_eq!([sent[0], sent[0]].map(|addr| sender.finish(addr, &mut bulk)), [Some(1), None]);
+        assert_eq!([sent[0], sent[0]].map(|addr| sender.finish::<12>(addr, &mut bulk)), [Some(1), None]);
         bulk.flush();
         assert_eq!((sender.held(), pool.inflight().out), (1, 2));
         assert_eq!((sender.clear(), sender.held(), pool.inflight().out), (1, 0, 1));
@@ -632,10 +638,17 @@ mod tests {
         let first = [(60, 1), (70, 0), (80, 0), (3000, 1), (3000, 1), (3000, 0), (60, 1), (60, 1), (60, 1)];
         assert_eq!(shapes[..9], first);
         assert_eq!((sender.whole.len(), sender.before_last.len(), sender.slots.held()), (3, 3, 8));
-        let finished: Vec<_> =
-            sent.iter().take(6).map(|part| sender.finish(part.addr, &mut bulk)).map(Option::unwrap).collect();
+        let finished: Vec<_> = sent
+            .iter()
+            .take(6)
+            .map(|part| sender.finish::<12>(part.addr, &mut bulk))
+            .map(Option::unwrap)
+            .collect();
         assert_eq!(finished, [0, 1, 1, 0, 0, 1]);
-        assert!(sent.iter().take(6).all(|part| sender.finish(part.addr, &mut bulk).is_none()), "each once");
+        assert!(
+            sent.iter().take(6).all(|part| sender.finish::<12>(part.addr, &mut bulk).is_none()),
+            "each once"
+        );
         bulk.flush();
         assert_eq!((sender.held(), sender.room(), pool.inflight().out), (8, 8, 8));
         assert_eq!((sender.clear(), pool.inflight().out), (8, 0));

@@ -91,10 +91,9 @@ impl PageBuf {
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
-        if self.bits.frag_bits().is_frag() {
-            self.bits.len(self.pool.geometry.odd_bit())
-        } else {
-            self.pool.geometry.page_size()
+        match self.is_frag() {
+            true => self.bits.len(self.pool.geometry.odd_bit()),
+            false => self.pool.geometry.page_size(),
         }
     }
 
@@ -180,9 +179,9 @@ impl PageBuf {
     /// The bytes for the packet, after headroom and colour; `None` for memory that the CPU cannot read.
     #[inline]
     pub fn packet(&self) -> Option<&[u8]> {
-        let start = self.packet_ptr()?;
+        let (start, len) = self.packet_place()?;
         // SAFETY: I1, I3. Offset and capacity were checked to lie in the page.
-        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.packet_capacity()) })
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
     }
 
     /// The bytes for the packet, mutable; `None` for memory that the CPU cannot read.
@@ -199,23 +198,33 @@ impl PageBuf {
     /// ```
     #[inline]
     pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
-        let start = self.packet_ptr()?;
+        let (start, len) = self.packet_place()?;
         // SAFETY: I1, I3. As in `packet`, and the handle is borrowed exclusively.
-        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.packet_capacity()) })
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
+    /// Address and length of the bytes for the packet.
     #[inline(always)]
-    fn packet_ptr(&self) -> Option<NonNull<u8>> {
+    fn packet_place(&self) -> Option<(NonNull<u8>, usize)> {
         let base = NonZeroUsize::new(self.pool.base)?;
-        let start = if self.bits.frag_bits().is_frag() {
-            self.start() as usize
-        } else {
-            let page = self.bits.whole_page();
-            self.pool.geometry.start_of(page) as usize + self.pool.geometry.packet_offset(page)
+        let (start, len) = match self.bits.is_whole() {
+            true => {
+                let (page, geometry) = (self.bits.whole_page(), &self.pool.geometry);
+                let start = geometry.start_of(page) as usize + geometry.packet_offset(page);
+                (start, geometry.max_len as usize)
+            }
+            false => self.rare_packet_place(),
         };
         let at = base.get() + start;
         // SAFETY: a nonzero base plus an offset within its area does not wrap to 0.
-        Some(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) })
+        let at = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) };
+        Some((at, len))
+    }
+
+    /// Start in the area and length; a function of its own, to keep `packet` short.
+    #[inline(never)]
+    fn rare_packet_place(&self) -> (usize, usize) {
+        (self.start() as usize + self.packet_offset(), self.packet_capacity())
     }
 
     /// The device address of the first byte in the pool's first domain. `None` without domains, and after the

@@ -35,8 +35,16 @@ pub(crate) struct Geometry {
     pub(crate) tailroom: u32,
     /// The most bytes that colours add: (number of colours, a power of two, - 1) * cache line.
     pub(crate) colour_mask: u32,
+    /// A page's number times this has the page's colour from bit 32 on, below it and above other bits. One
+    /// multiplication in place of a shift by the order.
+    pub(crate) colour_scale: u64,
     /// The bits of an offset at which fragments may begin.
     pub(crate) frag_mask: u32,
+}
+
+/// The `colour_scale` of pages of an order.
+pub(crate) const fn colour_scale(order: u8) -> u64 {
+    1 << (32 + COLOUR_SHIFT - order as u32)
 }
 
 /// The `head_mask` of pages of an order. A handle uses the bits above a page's number (handle_bits.rs).
@@ -97,8 +105,7 @@ impl Geometry {
     /// Where the packet begins in a page: headroom and the page's colour.
     #[inline(always)]
     pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
-        // The bits that the shift drops are outside the mask.
-        let colour = (page.0 << COLOUR_SHIFT >> self.order()) & self.colour_mask;
-        (self.headroom + colour) as usize
+        let scaled = u64::from(page.0).wrapping_mul(self.colour_scale) >> 32;
+        (self.headroom + (scaled as u32 & self.colour_mask)) as usize
     }
 }

@@ -51,6 +51,12 @@ impl BasePage {
         }
     }
 
+    /// Whether it has half of the default size.
+    #[inline(always)]
+    pub(crate) fn is_half(self) -> bool {
+        self.bytes < PAGE_SIZE as u64
+    }
+
     #[inline(always)]
     pub(crate) fn bytes(self) -> u64 {
         self.bytes

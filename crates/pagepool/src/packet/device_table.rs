@@ -19,7 +19,7 @@ use crate::buf::batch::Batch;
 use crate::buf::bulk::take_front;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::PoolPtr;
-use crate::mem::page::{BasePage, PageIdx};
+use crate::mem::page::{BasePage, PAGE_SIZE, PageIdx};
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
 
 /// Most pools that can have pages in one table.
@@ -178,17 +178,31 @@ impl DeviceTable {
         named: impl Fn(usize) -> Option<(u64, u32)>,
         into: &mut Vec<XdpBuff>,
     ) -> (usize, u64) {
-        let base_page = self.base_page;
+        // A loop for each size of pages: shifts by constants keep a register free.
+        match self.base_page.is_half() {
+            true => self.remove_packets_of::<{ PAGE_SIZE / 2 }>(n, named, into),
+            false => self.remove_packets_of::<PAGE_SIZE>(n, named, into),
+        }
+    }
+
+    #[inline(always)]
+    fn remove_packets_of<const PAGE: usize>(
+        &mut self,
+        n: usize,
+        named: impl Fn(usize) -> Option<(u64, u32)>,
+        into: &mut Vec<XdpBuff>,
+    ) -> (usize, u64) {
+        let page_of = |at: u64| usize::try_from(at / PAGE as u64).unwrap_or(usize::MAX);
         let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
-        let Some(&of) = self.marks.get(base_page.number_at(first) as usize) else { return (0, 0) };
+        let Some(&of) = self.marks.get(page_of(first)) else { return (0, 0) };
         let Some(pool) = self.pool_of(of) else { return (0, 0) };
         let (marks, end, mut taken, mut bytes) = (&mut *self.marks, whole_end(pool).into(), 0, 0);
         let room = into.spare_capacity_mut();
         let n = n.min(room.len());
         for written in &mut room[..n] {
             let Some((at, len)) = named(taken) else { break };
-            let (page, offset) = (base_page.number_at(at), at & (base_page.bytes() - 1));
-            let Some(mark) = marks.get_mut(page as usize) else { break };
+            let (page, offset) = (page_of(at), at % PAGE as u64);
+            let Some(mark) = marks.get_mut(page) else { break };
             if *mark != of || offset + u64::from(len.wrapping_sub(1)) >= end {
                 break; // also if the packet is empty: its length wraps
             }

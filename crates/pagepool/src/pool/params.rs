@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::core::geometry::{COLOUR_SHIFT, Geometry, PoolSizes, head_mask};
+use crate::core::geometry::{COLOUR_SHIFT, Geometry, PoolSizes, colour_scale, head_mask};
 use crate::core::registry::Registry;
 use crate::error::Error;
 use crate::holders::table::Recorded;
@@ -278,6 +278,7 @@ impl PoolParams {
             max_len: max_len as u32,
             tailroom: self.tailroom as u32,
             colour_mask: (colours - 1) << COLOUR_SHIFT,
+            colour_scale: colour_scale(self.order),
             frag_mask: (self.frag_align as u32).wrapping_neg(),
         })
     }
