@@ -199,7 +199,7 @@ fn a_pool_costs_what_it_uses() {
     if !has("cc") {
         return;
     }
-    let each = ["small", "large"].into_iter().flat_map(|file| ["static", "shared"].map(|how| (file, how)));
+    let each = ["small", "large", "half"].into_iter().flat_map(|file| ["static", "shared"].map(|how| (file, how)));
     for (file, how) in each {
         let done = run(&mut Command::new(compiled(&format!("tests/c/{file}.c"), how, &["-O2"])));
         print!("{file}, {how}:\n{}", String::from_utf8_lossy(&done.stdout));
