@@ -7,11 +7,10 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU32;
 
-use ::pagepool::CacheHead;
+use ::pagepool::{CacheHead, LifeTable, NEXT_LIFE};
 
 use crate::handles::binding::here;
 use crate::handles::directory::{DIRECTORY, DirectoryRow, ROW_SHIFT};
-use crate::handles::life_word::NEXT;
 use crate::handles::token::KIND_BITS;
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
@@ -23,19 +22,21 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, note)", offset_of!(InlineC, note)),
     ("sizeof(struct pagepool_row_)", size_of::<DirectoryRow>()),
     ("offsetof(struct pagepool_row_, view)", offset_of!(DirectoryRow, view)),
+    ("offsetof(struct pagepool_row_, kind)", offset_of!(DirectoryRow, kind)),
+    ("offsetof(struct pagepool_row_, outs)", offset_of!(DirectoryRow, words)),
     ("sizeof(struct pagepool_view_)", size_of::<PoolView>()),
     ("offsetof(struct pagepool_view_, token)", offset_of!(PoolView, token)),
     ("offsetof(struct pagepool_view_, owner)", offset_of!(PoolView, owner)),
     ("offsetof(struct pagepool_view_, base)", offset_of!(PoolView, base)),
     ("offsetof(struct pagepool_view_, pages)", offset_of!(PoolView, pages)),
-    ("offsetof(struct pagepool_view_, words)", offset_of!(PoolView, words)),
     ("offsetof(struct pagepool_view_, cache)", offset_of!(PoolView, cache)),
-    ("offsetof(struct pagepool_view_, limit)", offset_of!(PoolView, limit)),
-    ("offsetof(struct pagepool_view_, returning)", offset_of!(PoolView, returning)),
-    ("offsetof(struct pagepool_view_, beginnings)", offset_of!(PoolView, beginnings)),
     ("offsetof(struct pagepool_view_, memory)", offset_of!(PoolView, memory)),
     ("offsetof(struct pagepool_view_, readable)", offset_of!(PoolView, readable)),
     ("offsetof(struct pagepool_view_, no_owner)", offset_of!(PoolView, no_owner)),
+    ("offsetof(struct pagepool_view_, lives)", offset_of!(PoolView, guard) + offset_of!(LifeTable, lives)),
+    ("offsetof(struct pagepool_view_, outs)", offset_of!(PoolView, guard) + offset_of!(LifeTable, outs)),
+    ("offsetof(struct pagepool_view_, limit)", offset_of!(PoolView, guard) + offset_of!(LifeTable, limit)),
+    ("offsetof(struct pagepool_view_, busy)", offset_of!(PoolView, guard) + LifeTable::BUSY_AT),
     ("offsetof(struct pagepool_cache_, pages)", offset_of!(CacheHead, entries)),
     ("offsetof(struct pagepool_cache_, count)", offset_of!(CacheHead, count)),
     ("offsetof(struct pagepool_cache_, alloc_fast)", offset_of!(CacheHead, alloc_fast)),
@@ -44,12 +45,13 @@ pub const KNOWN: &[(&str, usize)] = &[
 
 /// The number of this layout, a digest of all of it. pagepool-header writes it into the header for each
 /// `@LAYOUT@` in inline.h.
-pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, ROW_SHIFT as u64, ENTRY_BYTES, NEXT, MEANING]);
+pub const LAYOUT: u32 =
+    digest(KNOWN, &[KIND_BITS as u64, ROW_SHIFT as u64, ENTRY_BYTES, NEXT_LIFE as u64, MEANING]);
 
 const ENTRY_BYTES: u64 = size_of::<AtomicU32>() as u64;
 
 /// Raised if the layout stays, but the inline functions must use it differently.
-const MEANING: u64 = 1;
+const MEANING: u64 = 2;
 
 /// FNV-1a of numbers.
 const fn digest(known: &[(&str, usize)], more: &[u64]) -> u32 {

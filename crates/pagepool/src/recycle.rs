@@ -6,6 +6,7 @@ pub(crate) mod frag;
 pub(crate) mod lane;
 pub(crate) mod lane_list;
 pub(crate) mod lane_table;
+pub(crate) mod lives;
 pub(crate) mod message;
 pub(crate) mod no_direct_recycle;
 pub(crate) mod ring;

@@ -23,8 +23,8 @@ use pagepool::{
 };
 use pagepool_testing::Op;
 
-#[path = "loom/bias_model.rs"]
-mod bias_model;
+#[path = "loom/lives_model.rs"]
+mod lives_model;
 #[path = "loom/scene.rs"]
 mod scene;
 

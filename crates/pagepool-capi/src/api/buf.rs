@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use ::pagepool::PageBuf;
 
 use crate::error::{CallError, CallResult, number, status, value_or};
-use crate::handles::claim::{change, claim, claim_plain, put, put_here, read};
+use crate::handles::claim::{change, claim, put, put_here, read, send};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -27,8 +27,7 @@ use crate::handles::token::Token;
 /// Ownership: the handle ends.
 /// Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
 ///     Nothing changes then.
-/// Cost: no atomic operation if one thread, owner or not, returns all buffers of the pool; otherwise one
-///     compare-and-swap.
+/// Cost: no atomic operation, on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
@@ -38,9 +37,7 @@ pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
 /// The return off the owner's thread, most likely. Not inlined: each case gets only the stack that it needs.
 #[inline(never)]
 extern "C" fn put_away(token: Token) -> c_int {
-    let Some(page) = claim_plain(token) else { return put_any(token) };
-    drop(page);
-    0
+    if send(token) { 0 } else { put_any(token) }
 }
 
 #[cold]

@@ -10,6 +10,8 @@
 //! Life   the pool makes its lanes. A thread claims one at its first return, and holds it by `Arc` until it
 //!        ends, so neither end dangles. After its store a returning thread reads only the lane, never the
 //!        pool, which may be freed by then (Linux had that bug until 271683bb2cf3).
+//! Lives  the lanes of a pool with lives have a second word for each slot, at a fixed distance from it: the
+//!        life that a message carries. It is written before the slot and read after it.
 //! Runs   the producer knows the next slot's address, and up to which slot of its line all are free: a run.
 //!        What changes between lines and laps is checked once per run.
 //! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Slots travel
@@ -35,7 +37,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64,
 
 use crate::error::Error;
 use crate::mem::page::PageIdx;
-use crate::recycle::message::{Message, MessageQueue};
+use crate::recycle::message::{FRAG, LIFE, Message, MessageQueue};
 use crate::stats::Counter;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
@@ -74,6 +76,12 @@ impl LaneSlot {
         self.word.store(message.bits() << 1 | phase, Ordering::Release);
     }
 
+    /// Writes the life in the word beside a slot, before the slot.
+    #[inline(always)]
+    fn write_life(&self, life: u32) {
+        self.word.store(life, Ordering::Relaxed);
+    }
+
     /// Reads the slot. The caller has seen this lap's message in this slot or a later one.
     #[inline(always)]
     fn read(&self) -> u32 {
@@ -107,9 +115,43 @@ struct LaneSlots {
     first: NonNull<LaneSlot>,
     /// The number of slots, a power of two, minus one.
     mask: usize,
+    /// Bytes from a slot to the life beside it; 0 in a pool without lives.
+    to_life: usize,
 }
 
 impl LaneSlots {
+    /// The word beside a slot, in a pool with lives.
+    #[inline(always)]
+    fn life_beside(&self, slot: &LaneSlot) -> &LaneSlot {
+        debug_assert!(self.to_life != 0, "I1: a life in a pool without lives");
+        // SAFETY: the lane's `lines` have a life for each slot, at this distance.
+        unsafe { NonNull::from(slot).byte_add(self.to_life).as_ref() }
+    }
+
+    /// Writes a message, after its life if it has one.
+    #[inline(always)]
+    fn write(&self, slot: &LaneSlot, message: Message, phase: u32) {
+        if message.life() != 0 {
+            self.life_beside(slot).write_life(message.life());
+        }
+        slot.write(message, phase);
+    }
+
+    /// The message that a slot of this lap has.
+    #[inline(always)]
+    fn read(&self, slot: &LaneSlot, word: u32) -> Message {
+        if self.to_life == 0 {
+            return Message::from_bits(word >> 1);
+        }
+        Message::with_life(word >> 1, || self.life_beside(slot).word.load(Ordering::Relaxed))
+    }
+
+    /// The bits with which a message is not simply of a page.
+    #[inline(always)]
+    fn not_a_page(&self) -> u32 {
+        if self.to_life == 0 { FRAG } else { FRAG | LIFE }
+    }
+
     /// The slot of a position; positions continue from lap to lap.
     #[inline(always)]
     fn address(self, at: usize) -> NonNull<LaneSlot> {
@@ -142,8 +184,9 @@ impl LaneSlots {
     /// The message at a position, if this lap wrote it already.
     #[inline(always)]
     fn message(&self, at: usize) -> Option<Message> {
-        let slot = self.at(at).word.load(Ordering::Acquire); // pairs with write()
-        (slot & 1 == self.phase(at)).then(|| Message::from_bits(slot >> 1))
+        let slot = self.at(at);
+        let word = slot.word.load(Ordering::Acquire); // pairs with write()
+        (word & 1 == self.phase(at)).then(|| self.read(slot, word))
     }
 }
 
@@ -157,16 +200,22 @@ pub(crate) struct LaneLines {
 
 impl LaneLines {
     /// Empty slots for `lanes` lanes of `size` slots each, a power of two.
-    pub(crate) fn for_lanes(lanes: usize, size: usize) -> Result<impl ExactSizeIterator<Item = Self>, Error> {
+    pub(crate) fn for_lanes(
+        lanes: usize,
+        size: usize,
+        has_lives: bool,
+    ) -> Result<impl ExactSizeIterator<Item = Self>, Error> {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
         let each = size.div_ceil(SLOTS_A_LINE);
         // Zeroes hold no message of the first lap.
-        let table = Arc::new(Table::<SlotLine>::new(lanes * each)?);
+        let to_life = if has_lives { lanes * each * size_of::<SlotLine>() } else { 0 };
+        let table = Arc::new(Table::<SlotLine>::new(lanes * each * if has_lives { 2 } else { 1 })?);
         let first = NonNull::from(&table[..]).cast::<SlotLine>();
         Ok((0..lanes).map(move |lane| {
             // SAFETY: the table has `each` lines for every lane.
             let first = unsafe { first.add(lane * each) };
-            Self { slots: LaneSlots { first: first.cast(), mask: size - 1 }, _table: table.clone() }
+            let slots = LaneSlots { first: first.cast(), mask: size - 1, to_life };
+            Self { slots, _table: table.clone() }
         }))
     }
 }
@@ -273,7 +322,7 @@ impl Lane {
     /// A free lane of `size` slots without a pool.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn alone(size: usize) -> Self {
-        let lines = LaneLines::for_lanes(1, size).expect("it is small").next().expect("one lane");
+        let lines = LaneLines::for_lanes(1, size, false).expect("it is small").next().expect("one lane");
         Self::new(lines, Arc::new(Wakeup::new(0, None)))
     }
 
@@ -310,7 +359,8 @@ impl Lane {
         #[cfg(loom)]
         end.watch.touch();
         // SAFETY: before `until` it is a slot of the lane.
-        unsafe { &*next }.write(message, end.phase.load(Ordering::Relaxed));
+        let slot = unsafe { &*next };
+        end.slots.write(slot, message, end.phase.load(Ordering::Relaxed));
         end.next.store(next.wrapping_add(1), Ordering::Release); // pairs with pages_pushed()
         true
     }
@@ -338,7 +388,11 @@ impl Lane {
         }
         // The next lines are still in the owner's cache. Fetching one early overlaps its transfer with
         // returns.
-        prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
+        let ahead = slots.at(at.wrapping_add(AHEAD));
+        prefetch_to_write(ahead);
+        if slots.to_life != 0 {
+            prefetch_to_write(slots.life_beside(ahead));
+        }
         end.until.store(next.wrapping_add(slots.run(at, room).len()), Ordering::Relaxed);
         true
     }
@@ -356,6 +410,13 @@ impl Lane {
     /// [`after_push`](Self::after_push) next.
     #[inline(always)]
     pub(crate) fn push_pages<T>(&self, items: &[T], page: impl Fn(&T) -> PageIdx) -> usize {
+        self.push_each(items, |item| Message::of_page(page(item)))
+    }
+
+    /// Adds the items' messages, none of fragments, while there is room; returns how many. Call
+    /// [`after_push`](Self::after_push) next.
+    #[inline(always)]
+    pub(crate) fn push_each<T>(&self, items: &[T], message: impl Fn(&T) -> Message) -> usize {
         let end = &self.producer;
         let mut left = items;
         while !left.is_empty() {
@@ -372,7 +433,7 @@ impl Lane {
             let phase = end.phase.load(Ordering::Relaxed);
             let (now, later) = left.split_at(left.len().min(room.len()));
             for (slot, item) in room.iter().zip(now) {
-                slot.write(Message::of_page(page(item)), phase);
+                end.slots.write(slot, message(item), phase);
             }
             end.next.store(next.wrapping_add(now.len()), Ordering::Release); // pairs with pages_pushed()
             left = later;
@@ -566,7 +627,8 @@ impl MessageQueue for Lane {
         while taken < space.len() {
             let at = start.wrapping_add(taken);
             let run = slots.run(at, space.len() - taken);
-            let pages = take_run(run, slots.phase(at), &mut space[taken..][..run.len()]);
+            let space = &mut space[taken..][..run.len()];
+            let pages = take_run(run, slots.phase(at), slots.not_a_page(), space);
             taken += pages;
             if pages < run.len() {
                 break;
@@ -577,26 +639,46 @@ impl MessageQueue for Lane {
         end.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
         taken
     }
+
+    #[inline]
+    fn take_lives(&self, space: &mut [u32], mut ends: impl FnMut(PageIdx, u32) -> bool) -> (usize, usize) {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
+        let (end, slots) = (&self.consumer, self.consumer.slots);
+        let start = end.at.load(Ordering::Relaxed);
+        let (mut taken, mut kept) = (0, 0);
+        while kept < space.len()
+            && let Some(message) = slots.message(start.wrapping_add(taken))
+            && message.life() != 0
+        {
+            #[cfg(loom)]
+            slots.at(start.wrapping_add(taken)).watch.touch();
+            taken += 1;
+            space[kept] = message.page().0;
+            kept += usize::from(ends(message.page(), message.life()));
+        }
+        end.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
+        (taken, kept)
+    }
 }
 
 /// Copies the page numbers of leading whole pages in slots of one line; returns how many.
 #[inline(always)]
-fn take_run(run: &[LaneSlot], phase: u32, space: &mut [u32]) -> usize {
+fn take_run(run: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32]) -> usize {
     // Slots are filled in order: if the last is written, all are. Acquire pairs with write().
     let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase);
-    if is_full && copy_run(run, space) {
+    if is_full && copy_run(run, stop, space) {
         return run.len();
     }
     let mut taken = 0;
     for (slot, number) in run.iter().zip(space) {
         let word = slot.word.load(Ordering::Acquire); // pairs with write()
-        let message = Message::from_bits(word >> 1);
-        if word & 1 != phase || message.is_frag() {
+        if word & 1 != phase || word >> 1 & stop != 0 {
             break;
         }
         #[cfg(loom)]
         slot.watch.touch();
-        *number = message.page().0;
+        *number = Message::from_bits(word >> 1).page().0;
         taken += 1;
     }
     taken
@@ -604,14 +686,14 @@ fn take_run(run: &[LaneSlot], phase: u32, space: &mut [u32]) -> usize {
 
 /// Copies the page numbers of slots that are all written; returns whether all are of whole pages.
 #[inline(always)]
-fn copy_run(run: &[LaneSlot], space: &mut [u32]) -> bool {
-    let mut frags = false;
+fn copy_run(run: &[LaneSlot], stop: u32, space: &mut [u32]) -> bool {
+    let mut others = 0;
     for (slot, number) in run.iter().zip(space) {
-        let message = Message::from_bits(slot.read() >> 1);
-        frags |= message.is_frag();
-        *number = message.page().0;
+        let bits = slot.read() >> 1;
+        others |= bits;
+        *number = Message::from_bits(bits).page().0;
     }
-    !frags
+    others & stop == 0
 }
 
 /// Fetches a line for writing, while other returns continue.
