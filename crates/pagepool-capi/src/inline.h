@@ -90,8 +90,8 @@ struct pagepool_view_ {
     uint64_t memory, readable;
     uint64_t rest[4];
     uint32_t no_owner;
-    uint32_t *lives __attribute__((aligned(128)));
-    uint32_t *outs;
+    uint64_t *lives __attribute__((aligned(128)));
+    uint64_t *outs;
     uint64_t number, limit;
     uint32_t busy __attribute__((aligned(128)));
     uint32_t claims __attribute__((aligned(128)));
@@ -101,7 +101,7 @@ struct pagepool_view_ {
 struct pagepool_row_ {
     struct pagepool_view_ *view;
     uint64_t kind;
-    const uint32_t *outs;
+    const uint64_t *outs;
     uint64_t rest;
 };
 
@@ -232,15 +232,10 @@ PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
     return pagepool_buf_put(buf);
 }
 
-/* The life of a page's token, and the one after it: see LifeTable. */
-PAGEPOOL_FAST_ uint32_t pagepool_life_(uint64_t token)
+/* The token of the page's next life: see LifeTable. */
+PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
 {
-    return (uint32_t)(token >> 32);
-}
-
-PAGEPOOL_FAST_ uint32_t pagepool_next_(uint32_t life)
-{
-    return life + 0x9e3779b2u;
+    return token + ((uint64_t)0x9e3779b2 << 32);
 }
 
 /* The page number of a token; `base` is that of its pool's view. It is above every page for a token of
@@ -255,12 +250,11 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
 PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL && (token & 15) == 1 && pagepool_life_(token) != 0)) {
+    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL && (token & 15) == 1)) {
         const struct pagepool_row_ *row =
             (const struct pagepool_row_ *)pagepool_tables_->directory + ((uint32_t)token >> 16);
         if (PAGEPOOL_LIKELY_(__atomic_load_n(&row->kind, __ATOMIC_ACQUIRE) == 1 &&
-                             __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) ==
-                                 pagepool_life_(token))) {
+                             __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) == token)) {
             const struct pagepool_view_ *view = row->view;
             uint64_t page = pagepool_page_(view->base, token);
             pagepool_look_here_(row->view);
@@ -278,20 +272,18 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
         struct pagepool_cache_ *cache = view->cache;
         size_t at;
         if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
-            uint32_t page = cache->pages[at];
-            uint32_t life = __atomic_load_n(&view->lives[page], __ATOMIC_RELAXED);
-            if (PAGEPOOL_LIKELY_(life != 0)) { /* else the library begins the first one */
+            uint64_t token = view->lives[cache->pages[at]];
+            if (PAGEPOOL_LIKELY_(token != 0)) { /* else the library begins the first life */
                 ++cache->alloc_fast;
                 __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
-                return (struct pagepool_buf *)pagepool_pointer_((uint64_t)life << 32 |
-                                                                (view->base + (page << 4)));
+                return (struct pagepool_buf *)pagepool_pointer_(token);
             }
         }
     }
     return (struct pagepool_buf *)pagepool_called_(pagepool_alloc_page(pagepool_looked_at_(pool)));
 }
 
-/* Begins and ends a plain section of the owner: pairs with alone() in lives.rs. In it the limit is 0 unless
+/* Begins and ends a plain section of the owner: pairs with alone() in lives.rs. In it, the limit is 0 unless
  * the owner may end lives. */
 PAGEPOOL_FAST_ void pagepool_enter_(struct pagepool_view_ *view)
 {
@@ -304,24 +296,23 @@ PAGEPOOL_FAST_ void pagepool_leave_(struct pagepool_view_ *view)
     __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* Ends the life of a plain page that is out. In a section. */
-PAGEPOOL_FAST_ int pagepool_end_(uint32_t *lives, uint32_t *outs, uint32_t page, uint32_t life)
+/* Ends the life of a plain page that is out. In a section, so no other thread uses `lives`. */
+PAGEPOOL_FAST_ int pagepool_end_(uint64_t *lives, uint64_t *outs, uint32_t page, uint64_t token)
 {
-    if (!PAGEPOOL_LIKELY_(life != 0 && __atomic_load_n(&outs[page], __ATOMIC_RELAXED) == life &&
-                          __atomic_load_n(&lives[page], __ATOMIC_RELAXED) == life))
+    if (!PAGEPOOL_LIKELY_(__atomic_load_n(&outs[page], __ATOMIC_RELAXED) == token && lives[page] == token))
         return 0;
-    __atomic_store_n(&lives[page], pagepool_next_(life), __ATOMIC_RELAXED);
-    __atomic_store_n(&outs[page], pagepool_next_(life), __ATOMIC_RELAXED);
+    __atomic_store_n(&lives[page], pagepool_next_(token), __ATOMIC_RELAXED);
+    __atomic_store_n(&outs[page], pagepool_next_(token), __ATOMIC_RELAXED);
     return 1;
 }
 
-/* Puts a page of this life into the cache. In a section. */
-PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint32_t life)
+/* Puts a page into the cache, if it is out in this life. In a section. */
+PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
     size_t at = cache->count;
     if (!PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
-                          pagepool_end_(view->lives, view->outs, page, life)))
+                          pagepool_end_(view->lives, view->outs, page, token)))
         return 0;
     ++cache->recycle_cached;
     cache->pages[at] = page;
@@ -337,7 +328,7 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     int done;
     if (PAGEPOOL_LIKELY_(page < view->pages)) {
         pagepool_enter_(view);
-        done = pagepool_put_page_(view, page, pagepool_life_(token));
+        done = pagepool_put_page_(view, page, token);
         pagepool_leave_(view);
         if (PAGEPOOL_LIKELY_(done))
             return 0;
@@ -352,8 +343,8 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
     uint64_t token = pagepool_number_(buf);
     struct pagepool_view_ *view = pagepool_here_;
     uint64_t page = pagepool_page_(view->base, token);
-    if (PAGEPOOL_LIKELY_(page < view->readable && pagepool_life_(token) != 0 &&
-                         __atomic_load_n(&view->outs[page], __ATOMIC_RELAXED) == pagepool_life_(token)))
+    if (PAGEPOOL_LIKELY_(page < view->readable &&
+                         __atomic_load_n(&view->outs[page], __ATOMIC_RELAXED) == token))
         return pagepool_pointer_(view->memory + (page << 12));
     return pagepool_data_slow_(buf);
 }
@@ -372,19 +363,18 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
     size_t n)
 {
-    const uint32_t *lives = view->lives, base = view->base;
+    const uint64_t *lives = view->lives;
     const uint64_t memory = view->memory;
     const size_t rest = view->cache->count - n;
     const uint32_t *pages = view->cache->pages + rest;
     PAGEPOOL_UNROLL_
     for (size_t at = 0; at < n; ++at) {
-        uint32_t page = pages[at], life = __atomic_load_n(&lives[page], __ATOMIC_RELAXED);
-        if (!PAGEPOOL_LIKELY_(life != 0))
+        uint64_t page = pages[at], token = lives[page];
+        if (!PAGEPOOL_LIKELY_(token != 0))
             return 0;
-        bufs[at] = (struct pagepool_buf *)pagepool_pointer_((uint64_t)life << 32 |
-                                                            (base + (page << 4)));
+        bufs[at] = (struct pagepool_buf *)pagepool_pointer_(token);
         if (data != NULL)
-            data[at] = pagepool_pointer_(memory + ((uint64_t)page << 12));
+            data[at] = pagepool_pointer_(memory + (page << 12));
     }
     __atomic_store_n(&view->cache->count, rest, __ATOMIC_RELAXED);
     view->cache->alloc_fast += n;
@@ -443,7 +433,7 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
     const uint32_t base = view->base, count = view->pages;
     const size_t had = cache->count;
     uint32_t *pages = cache->pages + had;
-    uint32_t *lives = view->lives, *outs = view->outs;
+    uint64_t *lives = view->lives, *outs = view->outs;
     size_t done = 0;
     if (!PAGEPOOL_LIKELY_(had + n <= __atomic_load_n(&view->limit, __ATOMIC_RELAXED)))
         return 0;
@@ -451,7 +441,7 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
     for (; done < n; ++done) {
         uint64_t token = pagepool_number_(bufs[done]);
         uint32_t page = pagepool_page_(base, token);
-        if (!PAGEPOOL_LIKELY_(page < count && pagepool_end_(lives, outs, page, pagepool_life_(token))))
+        if (!PAGEPOOL_LIKELY_(page < count && pagepool_end_(lives, outs, page, token)))
             break;
         pages[done] = page;
     }

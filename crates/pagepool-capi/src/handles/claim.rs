@@ -18,10 +18,10 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{MayHaveRefs, PageBuf, PoolRef, Sent, discard_late, send_lives};
+use ::pagepool::{LifeLane, MayHaveRefs, PageBuf, PageLife, Sent};
 
 use crate::error::{CallError, CallResult};
-use crate::handles::directory::{self, entry};
+use crate::handles::directory::{self, DirectoryRow, entry};
 use crate::handles::owner::frag_over;
 use crate::handles::slots;
 use crate::handles::thread::me;
@@ -37,25 +37,26 @@ pub(crate) struct Claimed {
 
 /// Takes the buffer of a token, which is refused from now on.
 pub(crate) fn claim(token: Token) -> CallResult<Claimed> {
-    let view = directory::find(token)?;
-    let bits = end_life(view, token).ok_or(CallError::STALE)?;
+    let row = directory::find(token)?;
+    let bits = end_life(row, token).ok_or(CallError::STALE)?;
+    let view = row.view();
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
     let buffer = unsafe { buffer_of(view, bits) };
     Ok(Claimed { buffer, token, view })
 }
 
 /// Ends the life of a token; returns the second word of its buffer.
-fn end_life(view: &PoolView, token: Token) -> Option<u64> {
+fn end_life(row: &DirectoryRow, token: Token) -> Option<u64> {
     if token.is(HandleKind::Frag) {
         let entry = entry(token.place());
         return Some(u64::from(entry.word.end(token)?) << 32 | entry.page.load(Relaxed));
     }
-    let (page, life, guard) = (view.page_at(token)?, token.generation(), &view.guard);
+    let (view, words) = (row.view(), row.page(token));
     let refs = match view.is_mine() {
-        true => guard.owned(|| guard.end(page, life)),
-        false => guard.claim(page, life),
+        true => view.guard.owned(|| words.end(token.0)),
+        false => view.guard.claim(words, token.0),
     };
-    Some(page_word(page, refs?))
+    Some(page_word(view.page_of(token), refs?))
 }
 
 /// The second word of a whole page.
@@ -75,60 +76,85 @@ unsafe fn buffer_of(view: &PoolView, bits: u64) -> PageBuf {
     unsafe { PageBuf::from_token(core, bits) }
 }
 
-/// Sends the first tokens to their pool, at most [`RUN`], while they are plain pages of one directory row
-/// that are out, and this thread is not the pool's owner; returns how many.
+/// The row of a page's token, and the calling thread's lane to its pool; `None` on the owner's thread, or if
+/// the thread has no lane at hand.
+#[inline(always)]
+fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
+    let row = directory::find_page(token)?;
+    let view = row.view();
+    if view.is_mine() {
+        return None;
+    }
+    // Before the check of the life, which proves that this is the pool of the life.
+    Some((row, LifeLane::at_hand(view.lane())?))
+}
+
+/// Sends a plain page that is out to its pool, if this thread is not the owner and has a lane at hand.
+#[inline(always)]
+pub(crate) fn send(token: Token) -> bool {
+    let Some((row, lane)) = away(token) else { return false };
+    if !row.page(token).leave(token.0) {
+        return false;
+    }
+    match lane.send(row.view().page_of(token), token.generation()) {
+        Sent::Some(1) => true,
+        sent => send_otherwise(row.view(), &[token], sent),
+    }
+}
+
+/// Sends the first tokens to their pool, at most [`RUN`], while [`send`] would send them and they are of one
+/// directory row; returns how many.
 #[inline(always)]
 pub(crate) fn send_run(tokens: &[Token]) -> usize {
-    let Some(&first) = tokens.first() else { return 0 };
-    let Ok(view) = directory::find(first) else { return 0 };
-    let lane = view.lane(); // before the check of the first life, which proves that the pool was there
-    if lane.0 == NO_LANE || view.is_mine() {
-        return 0;
-    }
-    let leaves = |&&token: &&Token| {
-        directory::in_one_row(first, token)
-            && view.page_at(token).is_some_and(|page| view.guard.leave(page, token.generation()))
-    };
+    let Some((row, lane)) = tokens.first().and_then(|&first| away(first)) else { return 0 };
+    let (first, base) = (tokens[0], row.view().base.load(Relaxed));
+    let leaves = |&&token: &&Token| directory::in_one_row(first, token) && row.page(token).leave(token.0);
     let n = tokens.iter().take(RUN).take_while(leaves).count();
-    if n == 0 {
-        return 0;
-    }
-    let (left, base) = (&tokens[..n], view.base.load(Relaxed));
-    match send_lives(lane, left, |token| ((token.0 as u32).wrapping_sub(base) >> 4, token.generation())) {
+    let page_and_half = |token: &Token| ((token.0 as u32).wrapping_sub(base) >> 4, token.generation());
+    match lane.send_each(&tokens[..n], page_and_half) {
         Sent::Some(sent) if sent == n => {}
-        sent => send_otherwise(view, lane, left, sent),
+        sent => _ = send_otherwise(row.view(), &tokens[..n], sent),
     }
     n
 }
 
-/// Sends a token as [`send_run`] does.
-#[inline(always)]
-pub(crate) fn send(token: Token) -> bool {
-    send_run(&[token]) == 1
+/// Sends a plain page that is out to its pool, on a thread without a lane at hand.
+fn send_first(row: &DirectoryRow, token: Token) -> bool {
+    let view = row.view();
+    let leaves = token.is(HandleKind::Page) && !view.is_mine() && view.lane().0 != NO_LANE && {
+        repair(row.page(token), token.0);
+        row.page(token).leave(token.0)
+    };
+    leaves && send_otherwise(view, &[token], Sent::Some(0))
+}
+
+/// Repairs the out word of a plain page that is out in this life.
+fn repair(page: PageLife, life: u64) {
+    if page.is_out(life) && page.out.load(Relaxed) != life - 1 {
+        page.out.store(life, Relaxed);
+    }
 }
 
 /// Sends tokens through the pool itself, after those that were sent through the lane.
 #[cold]
 #[inline(never)]
-fn send_otherwise(view: &'static PoolView, lane: (u32, u32), tokens: &[Token], sent: Sent) {
+fn send_otherwise(view: &'static PoolView, tokens: &[Token], sent: Sent) -> bool {
     let (Sent::Some(n) | Sent::Late(n)) = sent;
+    let lane = view.lane();
     // The clone keeps the pool's memory: buffers are returned with no lock held.
-    let handle = slots::with_life_behind(view, |life| Ok(life.handle.clone()));
-    let Some(pool) = handle.ok().filter(|pool| pool.lane_key() == lane) else {
-        return discard_late(lane); // it is freed, so these buffers had returned
-    };
-    for &token in &tokens[n..] {
-        put_life(&pool, view, token);
+    let pool = slots::with_life_behind(view, |life| Ok(life.handle.clone()));
+    match pool {
+        Ok(pool) if pool.lane_key() == lane => {
+            let half = |token: &Token| (view.page_of(*token), token.generation());
+            tokens[n..].iter().map(half).for_each(|(page, half)| pool.put_life(page, half));
+            if let Sent::Late(_) = sent {
+                pool.take_late();
+            }
+        }
+        // The pool is freed: these buffers had returned.
+        _ => LifeLane::at_hand(lane).into_iter().for_each(LifeLane::discard),
     }
-    if let Sent::Late(_) = sent {
-        pool.take_late();
-    }
-}
-
-fn put_life(pool: &PoolRef, view: &PoolView, token: Token) {
-    if let Some(page) = view.page_at(token) {
-        pool.put_life(page, token.generation());
-    }
+    true
 }
 
 /// Returns a whole page of the pool that this thread bound last into the cache, if this thread is the owner.
@@ -142,29 +168,17 @@ pub(crate) fn put_here(token: Token) -> bool {
 #[inline(always)]
 fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
     let page = view.page_of(token);
-    view.has(page) && view.owner.load(Relaxed) == me && view.guard.owned(|| view.put(page, token))
+    view.has(page) && view.owner.load(Relaxed) == me && view.guard.owned(move || view.put(page, token))
 }
 
 /// Returns any buffer.
 pub(crate) fn put(token: Token) -> CallResult<()> {
-    let view = directory::find(token)?;
-    if put_into(view, token, me()) || repair(view, token) && send(token) {
+    let row = directory::find(token)?;
+    if put_into(row.view(), token, me()) || send_first(row, token) {
         return Ok(());
     }
     drop(claim(token)?.keep());
     Ok(())
-}
-
-/// Repairs the out word of a plain page that is out in this life.
-fn repair(view: &PoolView, token: Token) -> bool {
-    let (life, lane) = (token.generation(), view.lane().0);
-    let Some(page) = view.page_at(token).filter(|_| lane != NO_LANE) else { return false };
-    let out = view.guard.out(page);
-    let plain = view.guard.is_out(page, life) && out.load(Relaxed) != life - 1;
-    if plain {
-        out.store(life, Relaxed);
-    }
-    plain
 }
 
 /// Returns the first tokens into the cache of their pool while they are its whole pages, if this thread is
@@ -173,7 +187,8 @@ fn repair(view: &PoolView, token: Token) -> bool {
 pub(crate) fn put_run(tokens: &[Token]) -> usize {
     let (me, Some(&first)) = (me(), tokens.first()) else { return 0 };
     let hint = PoolView::hint(me);
-    let view = if hint.has(hint.page_of(first)) { hint } else { directory::find(first).unwrap_or(hint) };
+    let found = || directory::find(first).map_or(hint, DirectoryRow::view);
+    let view = if hint.has(hint.page_of(first)) { hint } else { found() };
     if view.owner.load(Relaxed) != me {
         return 0;
     }
@@ -222,7 +237,7 @@ impl Claimed {
         let (page, (_, bits)) = (self.buffer.page().0, self.buffer.into_token());
         match self.token.is(HandleKind::Frag) {
             true => entry(self.token.place()).word.resume(self.token, (bits >> 32) as u32),
-            false => self.view.guard.resume(page, self.token.generation(), refs_of(bits)),
+            false => self.view.guard.page(page).resume(self.token.0, refs_of(bits)),
         }
     }
 }
@@ -243,12 +258,13 @@ pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) ->
 /// result means nothing.
 #[inline(always)]
 pub(crate) fn read<R>(token: Token, read: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
-    let view = directory::find(token)?;
+    let row = directory::find(token)?;
+    let view = row.view();
     let bits = if token.is(HandleKind::Frag) {
         let entry = entry(token.place());
         entry.word.part(token).map(|part| u64::from(part) << 32 | entry.page.load(Relaxed))
     } else {
-        view.page_at(token).and_then(|page| Some(page_word(page, refs_now(view, page, token.generation())?)))
+        refs_now(row.page(token), token.0).map(|refs| page_word(view.page_of(token), refs))
     };
     // SAFETY: the token was given out, and its life has not ended. The value made here is never dropped; the
     // caller keeps its own.
@@ -258,12 +274,12 @@ pub(crate) fn read<R>(token: Token, read: impl FnOnce(&PageBuf) -> R) -> CallRes
 
 /// Whether the page may have references, if it is out in this life.
 #[inline(always)]
-fn refs_now(view: &PoolView, page: u32, life: u32) -> Option<MayHaveRefs> {
-    let out = view.guard.out(page).load(Acquire);
+fn refs_now(page: PageLife, life: u64) -> Option<MayHaveRefs> {
+    let out = page.out.load(Acquire);
     if out == life {
         return Some(MayHaveRefs(false));
     }
-    view.guard.is_out(page, life).then_some(MayHaveRefs(out == life - 1))
+    page.is_out(life).then_some(MayHaveRefs(out == life - 1))
 }
 
 #[cfg(test)]
@@ -324,7 +340,7 @@ mod tests {
             let page = alloc(pool);
             elsewhere(|| {
                 put(page).unwrap();
-                view.guard.out(view.page_of(page)).store(page.generation(), Relaxed);
+                view.guard.page(view.page_of(page)).out.store(page.0, Relaxed);
                 if !owner_first {
                     put(page).unwrap();
                 }

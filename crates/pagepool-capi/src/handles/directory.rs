@@ -5,16 +5,16 @@
 //!        a row.
 //! Life   words, entries and the directory are never freed, only reused: any token can be looked up at any
 //!        time. The words decide whether the token is current.
-//! Cost   8 bytes per page in use; 16 per fragment.
+//! Cost   16 bytes per page in use, and per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
 
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ::pagepool::lasting_zeroes;
+use ::pagepool::{PageLife, lasting_zeroes};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::life_word::LifeWord;
@@ -25,6 +25,9 @@ use crate::handles::view::PoolView;
 pub(crate) const ROW_SHIFT: u32 = 12;
 const IN_ROW: u32 = (1 << ROW_SHIFT) - 1;
 const ROWS: usize = 1 << 16;
+/// Words between the two tables of pages: a CPU takes addresses with the same lower 12 bits for the same at
+/// first, and a return uses both words of a page.
+const SKEW: usize = 264;
 
 /// A fragment's life and its page; while the entry is free, `page` is the next free place plus one.
 #[repr(C)]
@@ -40,6 +43,8 @@ pub(crate) struct DirectoryRow {
     pub(crate) kind: AtomicU64,
     /// This row's out words of pages, or entries of fragments.
     pub(crate) words: AtomicPtr<u8>,
+    /// This row's lives of pages.
+    lives: AtomicPtr<AtomicU64>,
 }
 
 pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
@@ -47,6 +52,7 @@ pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
         view: AtomicPtr::new(ptr::null_mut()),
         kind: AtomicU64::new(0),
         words: AtomicPtr::new(ptr::null_mut()),
+        lives: AtomicPtr::new(ptr::null_mut()),
     }
 }; ROWS];
 
@@ -116,13 +122,13 @@ impl PlaceRange {
     }
 
     /// The out words of pages, by page number.
-    pub(crate) fn outs(&self) -> *mut AtomicU32 {
+    pub(crate) fn outs(&self) -> *mut AtomicU64 {
         self.words.cast()
     }
 
     /// The lives of pages, by page number.
-    pub(crate) fn lives(&self) -> *mut AtomicU32 {
-        self.outs().wrapping_add((self.count as usize) << ROW_SHIFT)
+    pub(crate) fn lives(&self) -> *mut AtomicU64 {
+        self.outs().wrapping_add(((self.count as usize) << ROW_SHIFT) + SKEW)
     }
 
     /// The first place, as tokens have it.
@@ -145,14 +151,15 @@ impl PlaceAllocator {
         self.free.try_reserve(made)?;
         // A page has two words, in two tables; a fragment has one entry.
         let (each, tables) = match kind {
-            HandleKind::Page => (size_of::<AtomicU32>(), 2),
+            HandleKind::Page => (size_of::<AtomicU64>(), 2),
             _ => (size_of::<FragEntry>(), 1),
         };
-        let bytes = (count as usize * each * tables) << ROW_SHIFT;
+        let bytes = ((count as usize * each * tables) << ROW_SHIFT) + SKEW * each;
         let words = lasting_zeroes(bytes.max(each)).map_err(|_| CallError::NO_MEMORY)?.as_ptr();
         let rows = PlaceRange { kind, first, count, words };
         for (at, row) in rows.rows().iter().enumerate() {
             row.words.store(words.wrapping_add((at * each) << ROW_SHIFT), Relaxed);
+            row.lives.store(rows.lives().wrapping_add(at << ROW_SHIFT), Relaxed);
         }
         self.made = made as u32;
         Ok(rows)
@@ -173,16 +180,47 @@ pub(crate) fn next_free(place: u32) -> u64 {
     entry(place).page.load(Relaxed)
 }
 
-/// The pool of a buffer's token, whichever has its place now; NO_HANDLE if it cannot be one.
-#[inline(always)]
-pub(crate) fn find(token: Token) -> CallResult<&'static PoolView> {
-    let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
-    let kind = row.kind.load(Acquire); // pairs with take()
-    if kind == 0 || kind != token.0 & 15 || token.generation() & 1 == 0 {
-        return Err(CallError::NO_HANDLE);
+impl DirectoryRow {
+    #[inline(always)]
+    fn of(token: Token) -> &'static Self {
+        &DIRECTORY[(token.0 as u32 >> 16) as usize]
     }
-    // SAFETY: a row with a kind has a view, which is static.
-    Ok(unsafe { &*row.view.load(Relaxed) })
+
+    /// The pool that has the row's places. The row has a kind.
+    #[inline(always)]
+    pub(crate) fn view(&self) -> &'static PoolView {
+        // SAFETY: a row with a kind has a view, which is static.
+        unsafe { &*self.view.load(Acquire) }
+    }
+
+    /// The words of a page. The row is of pages; the token may be of another row, and finds its place.
+    #[inline(always)]
+    pub(crate) fn page(&self, token: Token) -> PageLife {
+        let at = (token.place() & IN_ROW) as usize;
+        let word = |words: *mut AtomicU64| {
+            // SAFETY: a row of pages has both words for every place.
+            let word = unsafe { words.add(at) };
+            // SAFETY: words are atomics and never freed.
+            unsafe { &*word }
+        };
+        PageLife { life: word(self.lives.load(Relaxed)), out: word(self.words.load(Relaxed).cast()) }
+    }
+}
+
+/// The row of a buffer's token. The token may be of an earlier life.
+#[inline(always)]
+pub(crate) fn find(token: Token) -> CallResult<&'static DirectoryRow> {
+    let row = DirectoryRow::of(token);
+    let kind = row.kind.load(Acquire); // pairs with take()
+    let may_be = kind != 0 && kind == token.0 & 15 && token.generation() & 1 != 0;
+    may_be.then_some(row).ok_or(CallError::NO_HANDLE)
+}
+
+/// The row of a page's token, if it is one of pages: for paths that compare the token with its words.
+#[inline(always)]
+pub(crate) fn find_page(token: Token) -> Option<&'static DirectoryRow> {
+    let row = DirectoryRow::of(token);
+    (row.kind.load(Acquire) == HandleKind::Page as u64).then_some(row) // pairs with take()
 }
 
 /// Whether two tokens have the same kind and row, and so the same pool, if they have one.
@@ -214,13 +252,13 @@ mod tests {
         kib << 10
     }
 
-    /// The tables of a pool over 64 GiB have 128 MiB of addresses.
+    /// The tables of a pool over 64 GiB have 256 MiB of addresses.
     #[test]
     fn the_places_of_a_large_pool_cost_what_is_used() {
         const PAGES: u32 = 1 << 24;
         let places = PlaceRange::for_pages(PAGES, &VIEWS[0]).unwrap();
         let begin = places.words as usize;
-        let cost = resident_bytes(begin..begin + 2 * size_of::<AtomicU32>() * PAGES as usize);
+        let cost = resident_bytes(begin..begin + 2 * size_of::<AtomicU64>() * PAGES as usize);
         places.release();
         assert!(cost < 16 << 20, "{cost} bytes are resident for {PAGES} places that nobody used");
     }

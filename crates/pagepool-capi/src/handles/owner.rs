@@ -116,7 +116,7 @@ impl OwnerCall<'_> {
 
     pub(crate) fn check_buffer(&self, buf: Token) -> CallResult<()> {
         const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the buffer belongs to another pool");
-        if std::ptr::eq(directory::find(buf)?, self.view) { Ok(()) } else { Err(ANOTHERS) }
+        if std::ptr::eq(directory::find(buf)?.view(), self.view) { Ok(()) } else { Err(ANOTHERS) }
     }
 
     /// Gives a buffer of this pool a token. Without memory for the token, the buffer returns to the pool.
@@ -133,7 +133,8 @@ pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
     let (_, bits) = buffer.into_token();
     let refs = MayHaveRefs(bits >> 32 != 0);
-    view.token(page, view.guard.begin_life(page, refs, first_generation))
+    let first = || u64::from(first_generation()) << 32 | u64::from(view.place_of(page));
+    Token(view.guard.page(page).begin(refs, first))
 }
 
 /// A free entry for a fragment of a pool of which the caller has a buffer, on any thread. Dropping it frees

@@ -30,7 +30,7 @@ use ::pagepool::{CacheHead, LifeTable, PAGE_SHIFT};
 
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
-use crate::handles::token::{HandleKind, KIND_BITS, Token};
+use crate::handles::token::{KIND_BITS, Token};
 
 /// Limit of buffers that a thread allocates or returns together: a thread that claims one waits for them.
 pub(crate) const RUN: usize = 64;
@@ -127,9 +127,8 @@ impl PoolView {
         let first = unsafe { entry_of(cache, had - n) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let pages = unsafe { std::slice::from_raw_parts_mut(first, n) };
-        let base = self.base.load(Relaxed);
         // SAFETY: the lives are those of the pool's pages, and there is a place for each.
-        let done = unsafe { tokens_of(self.guard.lives.load(Relaxed), base, pages, places) };
+        let done = unsafe { tokens_of(self.guard.lives.load(Relaxed), pages, places) };
         if done < n {
             pages.copy_within(done.., 0);
         }
@@ -141,14 +140,8 @@ impl PoolView {
     /// The token with which a page is given out that was out before.
     #[inline(always)]
     fn token_of(&self, page: u32) -> Option<Token> {
-        let life = self.guard.life(page).load(Relaxed);
-        (life != 0).then(|| self.token(page, life))
-    }
-
-    /// The token of a page in a life.
-    #[inline(always)]
-    pub(crate) fn token(&self, page: u32, life: u32) -> Token {
-        Token(u64::from(life) << 32 | u64::from(self.place_of(page)))
+        let life = self.guard.page(page).life.load(Relaxed);
+        (life != 0).then_some(Token(life))
     }
 
     /// The lower half of the tokens of a page.
@@ -180,13 +173,6 @@ impl PoolView {
         page < self.pages.load(Relaxed)
     }
 
-    /// The page of a token of this pool, if it is one.
-    #[inline(always)]
-    pub(crate) fn page_at(&self, token: Token) -> Option<u32> {
-        let page = self.page_of(token);
-        (token.is(HandleKind::Page) && self.has(page)).then_some(page)
-    }
-
     /// With what a thread finds its lane to the pool.
     #[inline(always)]
     pub(crate) fn lane(&self) -> (u32, u32) {
@@ -206,7 +192,7 @@ impl PoolView {
         // SAFETY: this thread owns the pool, so it exists, and so do its parts.
         let head = unsafe { &*cache };
         let at = head.count.load(Relaxed);
-        if at >= head.limit || !self.guard.end_plain(page, token.generation()) {
+        if at >= head.limit || !self.guard.page(page).end_plain(token.0) {
             return false;
         }
         // SAFETY: this thread owns the pool, so the cache exists, with room for `limit` entries.
@@ -263,18 +249,13 @@ fn page_behind(base: u32, token: Token) -> u32 {
 /// # Safety
 /// The lives are those of a pool, and the pages are of its area. There is a place for each page.
 #[inline(never)]
-unsafe fn tokens_of(
-    lives: *mut AtomicU32,
-    base: u32,
-    pages: &[u32],
-    places: &mut [MaybeUninit<Token>],
-) -> usize {
+unsafe fn tokens_of(lives: *mut AtomicU64, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
     each_of_eight(pages, &mut places[..pages.len()], |page, place| {
         // SAFETY: the caller passes pages of the pool.
         let life = unsafe { lives.add(page as usize) };
         // SAFETY: lives are atomics and never freed.
         let life = unsafe { &*life }.load(Relaxed);
-        place.write(Token(u64::from(life) << 32 | u64::from(base + (page << KIND_BITS))));
+        place.write(Token(life));
         life != 0
     })
 }
@@ -286,7 +267,7 @@ fn end_lives(view: &PoolView, tokens: &[Token], space: &mut [u32]) -> usize {
     let (base, pages) = (view.base.load(Relaxed), view.pages.load(Relaxed));
     each_of_eight(&tokens[..space.len()], space, |token, place| {
         let page = page_behind(base, token);
-        let ended = page < pages && view.guard.end_plain(page, token.generation());
+        let ended = page < pages && view.guard.page(page).end_plain(token.0);
         if ended {
             *place = page;
         }

@@ -3,7 +3,7 @@
 //!
 //! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and rebuild it.
 //!        [`Bound::cache_head`] gives the cache's address, so that the owner allocates and returns without a
-//!        call. A [`LifeTable`] guards the handles, and [`send_lives`] returns pages with their lives.
+//!        call. A [`LifeTable`] guards the handles, and a [`LifeLane`] returns pages with their lives.
 //! Who    the C interface, which keeps a generation beside each pair of words. Rust code needs none of it.
 //!        The caller must keep I1 and I2: the code that makes a buffer from two words is its only owner, and
 //!        only the thread to which the pool is bound touches the cache.
@@ -138,50 +138,66 @@ impl PageBuf {
     }
 }
 
+/// The calling thread's lane to a pool, to send lives of plain pages: see [`LifeTable`]. Using it touches
+/// nothing of the pool, which may be freed. Valid until the thread returns to another pool.
+#[derive(Clone, Copy, Debug)]
+pub struct LifeLane<'a>(&'a Lane);
+
 /// What became of lives that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The first `n` are on their way.
+    /// As many are on their way.
     Some(usize),
-    /// The first `n` were sent, and the pool has ended: its [`PoolRef::take_late`], or [`discard_late`] if it
-    /// is freed.
+    /// As many were sent, but the pool has ended: [`PoolRef::take_late`] or [`LifeLane::discard`] follows.
     Late(usize),
 }
 
-/// Sends lives of plain pages through the calling thread's lane to a pool, if it has one at hand and the lane
-/// has room: see [`LifeTable`]. Touches nothing of the pool, which may be freed. `lane` is the pool's
-/// [`PoolRef::lane_key`]. The caller found each page [out](LifeTable::leave).
-#[inline(always)]
-pub fn send_lives<T>(lane: (u32, u32), items: &[T], life: impl Fn(&T) -> (u32, u32)) -> Sent {
-    let Some(lane) = lane_at_hand(lane.0, LanePlace(lane.1)) else { return Sent::Some(0) };
-    let message = |item: &T| {
-        let (page, life) = life(item);
-        Message::of_life(PageIdx(page), life)
-    };
-    let sent = match items {
-        [item] => usize::from(lane.push(message(item))),
-        _ => lane.push_each(items, message),
-    };
-    match lane.after_free_push() {
-        0 => Sent::Some(sent),
-        flags => flagged(lane, flags, sent),
+impl LifeLane<'_> {
+    /// The lane to the pool of this [`PoolRef::lane_key`], if the thread has it at hand.
+    #[inline(always)]
+    pub fn at_hand((pool, place): (u32, u32)) -> Option<Self> {
+        lane_at_hand(pool, LanePlace(place)).map(Self)
     }
-}
 
-#[cold]
-fn flagged(lane: &Lane, flags: u32, sent: usize) -> Sent {
-    if flags & DETACHED != 0 {
-        return Sent::Late(sent);
+    /// Sends the upper half of the life of a page that the caller found [out](crate::PageLife::leave); not if the
+    /// lane is full.
+    #[inline(always)]
+    pub fn send(self, page: u32, half: u32) -> Sent {
+        let sent = self.0.push(Message::of_life(PageIdx(page), half));
+        self.after(usize::from(sent))
     }
-    page_return::wake_owner(lane);
-    Sent::Some(sent)
-}
 
-/// Discards what the calling thread sent to a pool that is freed: buffers that had returned before.
-pub fn discard_late(lane: (u32, u32)) {
-    if let Some(lane) = lane_at_hand(lane.0, LanePlace(lane.1)) {
+    /// Sends the first of many while the lane has room.
+    #[inline(always)]
+    pub fn send_each<T>(self, items: &[T], page_and_half: impl Fn(&T) -> (u32, u32)) -> Sent {
+        let message = |item: &T| {
+            let (page, half) = page_and_half(item);
+            Message::of_life(PageIdx(page), half)
+        };
+        self.after(self.0.push_each(items, message))
+    }
+
+    #[inline(always)]
+    fn after(self, sent: usize) -> Sent {
+        match self.0.after_free_push() {
+            0 => Sent::Some(sent),
+            flags => self.flagged(flags, sent),
+        }
+    }
+
+    #[cold]
+    fn flagged(self, flags: u32, sent: usize) -> Sent {
+        if flags & DETACHED != 0 {
+            return Sent::Late(sent);
+        }
+        page_return::wake_owner(self.0);
+        Sent::Some(sent)
+    }
+
+    /// Discards what the thread sent to a pool that is freed: buffers that had returned before.
+    pub fn discard(self) {
         fence(Acquire); // pairs with raise_all()
-        lane.take_all();
+        self.0.take_all();
     }
 }
 
@@ -262,8 +278,8 @@ impl Bound {
 }
 
 impl PoolRef {
-    /// What [`send_lives`] needs to find this pool's lane. No lane is found in a pool in which a return is
-    /// more than a message.
+    /// What a thread needs to find its [`LifeLane`] to this pool. None is found in a pool in which a return
+    /// is more than a message.
     pub fn lane_key(&self) -> (u32, u32) {
         (self.core().message_only_id, self.core().lane_place.0)
     }
@@ -273,10 +289,10 @@ impl PoolRef {
         self.core().message_only_id == self.core().id
     }
 
-    /// Sends the life of a plain page where [`send_lives`] cannot. The caller found the page
-    /// [out](LifeTable::leave).
-    pub fn put_life(&self, page: u32, life: u32) {
-        self.core().put_life(PageIdx(page), life);
+    /// Sends the upper half of a plain page's life where a [`LifeLane`] cannot. The caller found the page
+    /// [out](crate::PageLife::leave).
+    pub fn put_life(&self, page: u32, half: u32) {
+        self.core().put_life(PageIdx(page), half);
     }
 
     /// Accounts for lives that the calling thread sent after the pool's end.

@@ -3,22 +3,22 @@
 
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use loom::thread;
 use pagepool::{
-    Bound, LifeTable, PageBuf, Pool, PoolParams, PoolRef, Sent, discard_late, next_life, send_lives,
+    Bound, LifeLane, LifeTable, MayHaveRefs, PageBuf, PageLife, Pool, PoolParams, PoolRef, Sent, next_life,
 };
 use pagepool_testing::PlainMemory;
 
 use super::scene::{Scene, explore, small};
 
-const LIFE: u32 = 7;
+const LIFE: u64 = 7 << 32 | 1;
 
 /// A pool of one page, which is out in its first life.
 struct Numbered {
     table: &'static LifeTable,
     /// The table, and its words.
-    made: (*mut LifeTable, *mut [AtomicU32; 2]),
+    made: (*mut LifeTable, *mut [AtomicU64; 2]),
     scene: Scene,
 }
 
@@ -36,18 +36,18 @@ struct Handle {
 }
 
 fn numbered(params: PoolParams) -> (Numbered, Bound, Handle) {
-    let words = Box::into_raw(Box::new([0; 2].map(|_| AtomicU32::new(0))));
+    let words = Box::into_raw(Box::new([0; 2].map(|_| AtomicU64::new(0))));
     let made = Box::into_raw(Box::new(LifeTable::none()));
     // SAFETY: freed at the end of the model.
     let table: &'static LifeTable = unsafe { &*made };
-    let first = words.cast::<AtomicU32>();
+    let first = words.cast::<AtomicU64>();
     table.begin(first, first.wrapping_add(1), 1);
     let memory = PlainMemory::new(1, params.order).unwrap();
     let pool = Pool::with_lives(params, memory.clone(), table).unwrap().bind();
     table.bind(1);
     let scene = Scene { memory, pages: 1, handle: pool.handle() };
-    let (page, refs) = (pool.alloc_page().unwrap().into_token().1 as u32, pagepool::MayHaveRefs(false));
-    assert_eq!(table.begin_life(page, refs, || LIFE), LIFE);
+    let (page, refs) = (pool.alloc_page().unwrap().into_token().1 as u32, MayHaveRefs(false));
+    assert_eq!(table.page(page).begin(refs, || LIFE), LIFE);
     let handle = Handle { table, pool: pool.handle(), page };
     (Numbered { table, made: (made, words), scene }, pool, handle)
 }
@@ -59,13 +59,17 @@ impl Numbered {
             self.table.unbind();
             self.scene.destroy(pool);
         }
-        assert_eq!(self.table.life(0).load(Relaxed), next_life(LIFE));
+        assert_eq!(self.table.page(0).life.load(Relaxed), next_life(LIFE));
         // SAFETY: every other thread has ended.
         drop(unsafe { (Box::from_raw(self.made.0), Box::from_raw(self.made.1)) });
     }
 }
 
 impl Handle {
+    fn words(&self) -> PageLife {
+        self.table.page(self.page)
+    }
+
     /// The buffer, whose life this thread ended.
     fn buffer(&self) -> PageBuf {
         // SAFETY: I1. The life ended once, on this thread.
@@ -74,7 +78,11 @@ impl Handle {
 
     /// A return by the owner; says whether it ended the life.
     fn put_here(&self) -> bool {
-        let ended = self.table.owned(|| self.table.end_plain(self.page, LIFE));
+        self.put_here_in(LIFE)
+    }
+
+    fn put_here_in(&self, life: u64) -> bool {
+        let ended = self.table.owned(|| self.words().end_plain(life));
         if ended {
             drop(self.buffer());
         }
@@ -83,26 +91,30 @@ impl Handle {
 
     /// A return elsewhere; says whether it was refused at once.
     fn put_there(&self) -> bool {
-        let lane = self.pool.lane_key();
-        if !self.table.leave(self.page, LIFE) {
-            return true;
+        self.put_life(LIFE)
+    }
+
+    fn put_life(&self, life: u64) -> bool {
+        let lane = LifeLane::at_hand(self.pool.lane_key());
+        let refused = !self.words().leave(life);
+        let half = (life >> 32) as u32;
+        match lane.filter(|_| !refused).map(|lane| lane.send(self.page, half)) {
+            _ if refused => {}
+            None | Some(Sent::Some(0)) => self.pool.put_life(self.page, half),
+            Some(Sent::Some(_)) => {}
+            Some(Sent::Late(_)) => self.pool.take_late(),
         }
-        match send_lives(lane, &[self.page], |&page| (page, LIFE)) {
-            Sent::Some(0) => self.pool.put_life(self.page, LIFE),
-            Sent::Some(_) => {}
-            Sent::Late(_) => self.pool.take_late(),
-        }
-        false
+        refused
     }
 
     /// The buffer for another use.
     fn claim(&self) -> Option<PageBuf> {
-        self.table.claim(self.page, LIFE).map(|_| self.buffer())
+        self.table.claim(self.words(), LIFE).map(|_| self.buffer())
     }
 
     /// For the owner: the buffer for another use.
     fn claim_here(&self) -> Option<PageBuf> {
-        self.table.owned(|| self.table.end(self.page, LIFE)).map(|_| self.buffer())
+        self.table.owned(|| self.words().end(LIFE)).map(|_| self.buffer())
     }
 }
 
@@ -197,13 +209,14 @@ fn a_life_returns_twice_while_the_pool_ends() {
 fn lives_follow_each_other_through_a_lane() {
     explore("lives/laps", 2, || {
         let (numbered, pool, handle) = numbered(small(1, 0));
-        let shared = Arc::new(AtomicU32::new(0));
+        let shared = Arc::new(AtomicU64::new(0));
         let (theirs, other) = (shared.clone(), handle.clone());
         let returner = thread::spawn(move || {
             other.put_there();
             let life = theirs.load(loom::sync::atomic::Ordering::Acquire);
             if life != 0 && other.table.leave(other.page, life) {
-                let sent = send_lives(other.pool.lane_key(), &[other.page], |&page| (page, life));
+                let sent =
+                    send_lives(other.pool.lane_key(), &[other.page], |&page| (page, (life >> 32) as u32));
                 assert_eq!(sent, Sent::Some(1));
             }
         });
@@ -212,13 +225,13 @@ fn lives_follow_each_other_through_a_lane() {
             shared.store(next_life(LIFE), loom::sync::atomic::Ordering::Release);
         }
         returner.join().unwrap();
-        let life = next_life(LIFE);
-        let is_out = found.is_some() && numbered.table.owned(|| numbered.table.end_plain(0, life));
-        let again = if is_out { Some(handle.buffer()) } else { pool.alloc_page() };
-        assert!(again.is_some(), "the page returned");
-        numbered.table.life(0).store(life, Relaxed);
-        drop((again, handle));
-        discard_late((0, 0));
+        if found.is_none() {
+            drop(pool.alloc_page().expect("the page returned"));
+        } else if pool.alloc_page().is_none() {
+            assert!(handle.put_here_in(next_life(LIFE)), "the second life did not return");
+        }
+        numbered.table.page(0).life.store(next_life(LIFE), Relaxed);
+        drop(handle);
         numbered.end(Some(pool));
     });
 }
