@@ -28,7 +28,7 @@ mod lives_model;
 #[path = "loom/scene.rs"]
 mod scene;
 
-use scene::{Scene, explore, explore_to, scene, small};
+use scene::{Scene, explore, scene, small};
 
 fn drop_there(buffer: PageBuf) -> JoinHandle<()> {
     thread::spawn(move || drop(buffer))

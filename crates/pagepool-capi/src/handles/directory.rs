@@ -220,7 +220,8 @@ pub(crate) fn find(token: Token) -> CallResult<&'static DirectoryRow> {
 #[inline(always)]
 pub(crate) fn find_page(token: Token) -> Option<&'static DirectoryRow> {
     let row = DirectoryRow::of(token);
-    (row.kind.load(Acquire) == HandleKind::Page as u64).then_some(row) // pairs with take()
+    let pages = row.kind.load(Acquire) == HandleKind::Page as u64; // pairs with take()
+    (pages && token.is(HandleKind::Page)).then_some(row)
 }
 
 /// Whether two tokens have the same kind and row, and so the same pool, if they have one.
