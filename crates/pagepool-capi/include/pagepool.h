@@ -2093,7 +2093,7 @@ struct pagepool_view_ {
     uint64_t *lives __attribute__((aligned(128)));
     uint64_t *outs;
     uint64_t number, limit;
-    uint32_t busy __attribute__((aligned(128)));
+    uint32_t busy __attribute__((aligned(64)));
     uint32_t claims __attribute__((aligned(128)));
     uint32_t away __attribute__((aligned(128)));
 };
@@ -2116,10 +2116,10 @@ struct pagepool_row_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_c56db826_
-#define pagepool_no_view_ pagepool_no_view_c56db826_
-#define pagepool_here_ pagepool_here_c56db826_
-#define pagepool_noted_ pagepool_noted_c56db826_
+#define pagepool_no_cache_ pagepool_no_cache_00ae7259_
+#define pagepool_no_view_ pagepool_no_view_00ae7259_
+#define pagepool_here_ pagepool_here_00ae7259_
+#define pagepool_noted_ pagepool_noted_00ae7259_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
@@ -2139,7 +2139,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0xc56db826);
+    pagepool_tables_ = pagepool_inline_tables(0x00ae7259);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline

@@ -93,7 +93,7 @@ struct pagepool_view_ {
     uint64_t *lives __attribute__((aligned(128)));
     uint64_t *outs;
     uint64_t number, limit;
-    uint32_t busy __attribute__((aligned(128)));
+    uint32_t busy __attribute__((aligned(64)));
     uint32_t claims __attribute__((aligned(128)));
     uint32_t away __attribute__((aligned(128)));
 };

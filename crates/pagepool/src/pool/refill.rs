@@ -215,8 +215,8 @@ impl Bound {
         };
         let mut taken = 0;
         let kept = pool.own.cache.fill(self.owner(), room, |space| {
-            let ends = |page: PageIdx, life| lives.end_sent(page.0, life);
-            let (all, kept) = lives.owned(|| queue.take_lives(space, ends));
+            let ends = lives.end_sent();
+            let (all, kept) = lives.owned(|| queue.take_lives(space, |page, half| ends(page.0, half)));
             taken = all;
             kept
         });

@@ -647,19 +647,30 @@ impl MessageQueue for Lane {
         let (end, slots) = (&self.consumer, self.consumer.slots);
         let start = end.at.load(Ordering::Relaxed);
         let (mut taken, mut kept) = (0, 0);
-        while kept < space.len()
-            && let Some(message) = slots.message(start.wrapping_add(taken))
-            && message.life() != 0
-        {
-            #[cfg(loom)]
-            slots.at(start.wrapping_add(taken)).watch.touch();
-            taken += 1;
-            space[kept] = message.page().0;
-            kept += usize::from(ends(message.page(), message.life()));
+        while kept < space.len() {
+            let at = start.wrapping_add(taken);
+            let run = slots.run(at, space.len() - kept);
+            let lives = run_of_lives(run, slots.phase(at));
+            for slot in &run[..lives] {
+                let message = slots.read(slot, slot.read());
+                space[kept] = message.page().0;
+                kept += usize::from(ends(message.page(), message.life()));
+            }
+            taken += lives;
+            if lives < run.len() {
+                break;
+            }
         }
         end.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
         (taken, kept)
     }
+}
+
+/// How many leading slots of one line have lives.
+#[inline(always)]
+fn run_of_lives(run: &[LaneSlot], phase: u32) -> usize {
+    let is_life = |word: u32| word & (LIFE << 1 | 1) == LIFE << 1 | phase;
+    run.iter().take_while(|slot| is_life(slot.word.load(Ordering::Acquire))).count() // pairs with write()
 }
 
 /// Copies the page numbers of leading whole pages in slots of one line; returns how many.

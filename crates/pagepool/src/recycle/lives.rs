@@ -62,10 +62,25 @@ pub struct LifeTable {
     /// The value of `limit` for this owner.
     room: AtomicU64,
     /// 1 while the owner is in a plain section.
-    busy: Padded<AtomicU32>,
+    busy: OwnersLine,
     /// The owner's sections since the last claim.
     claims: Padded<Lock<u32>>,
 }
+
+#[inline(always)]
+fn end_half(word: &AtomicU64, half: u32) -> bool {
+    let life = word.load(Relaxed);
+    let is_in = (life >> 32) as u32 == half;
+    if is_in {
+        word.store(next_life(life), Relaxed);
+    }
+    is_in
+}
+
+/// A line that the owner writes with each buffer. Beside it is one that others seldom read.
+#[derive(Debug)]
+#[repr(align(64))]
+struct OwnersLine(AtomicU32);
 
 /// Whether a page may have references, in the life that has just ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +173,15 @@ impl LifeTable {
     pub fn none() -> Self {
         let (lives, outs) = (AtomicPtr::default(), AtomicPtr::default());
         let (limit, room, claims) = (AtomicU64::new(0), AtomicU64::new(0), Padded(Lock::new(0)));
-        Self { lives, outs, pages: AtomicU32::new(0), limit, room, busy: Padded(AtomicU32::new(0)), claims }
+        Self {
+            lives,
+            outs,
+            pages: AtomicU32::new(0),
+            limit,
+            room,
+            busy: OwnersLine(AtomicU32::new(0)),
+            claims,
+        }
     }
 
     /// The words of a page of the table.
@@ -174,20 +197,19 @@ impl LifeTable {
         PageLife { life: word(&self.lives), out: word(&self.outs) }
     }
 
-    /// Ends a life whose upper half came in a message; `false` for one that has ended. For the owner in a
+    /// Ends lives whose upper halves came in messages; `false` for one that has ended. For the owner in a
     /// section, or with the lock.
     #[inline(always)]
-    pub fn end_sent(&self, page: u32, half: u32) -> bool {
-        if page >= self.pages.load(Relaxed) {
-            return false;
+    pub fn end_sent(&self) -> impl Fn(u32, u32) -> bool + use<> {
+        let (lives, pages) = (self.lives.load(Relaxed), self.pages.load(Relaxed));
+        move |page, half| {
+            page < pages && {
+                // SAFETY: I3. There is a word for every page of the table.
+                let word = unsafe { lives.add(page as usize) };
+                // SAFETY: I3. Words are never freed.
+                end_half(unsafe { &*word }, half)
+            }
         }
-        let word = self.page(page).life;
-        let life = word.load(Relaxed);
-        let is_in = (life >> 32) as u32 == half;
-        if is_in {
-            word.store(next_life(life), Relaxed);
-        }
-        is_in
     }
 
     /// Runs `work`, which ends lives, for the holder of the owner half. `work` is short and takes no lock.
@@ -197,18 +219,18 @@ impl LifeTable {
             return self.owned_with_lock(work);
         }
         let done = work();
-        self.busy.store(0, Release); // pairs with alone()
+        self.busy.0.store(0, Release); // pairs with alone()
         done
     }
 
     /// Begins a plain section of the owner, unless it needs the lock.
     #[inline(always)]
     fn enter(&self) -> bool {
-        self.busy.store(1, Relaxed);
+        self.busy.0.store(1, Relaxed);
         free_fence(); // pairs with alone(); without free fences the limit is always 0
         let plain = self.limit.load(Relaxed) != 0;
         if !plain {
-            self.busy.store(0, Release);
+            self.busy.0.store(0, Release);
         }
         plain
     }
@@ -233,7 +255,7 @@ impl LifeTable {
             self.limit.store(0, Relaxed);
             heavy_fence(); // pairs with the free fence in enter()
             let mut backoff = Backoff::default();
-            while self.busy.load(Acquire) != 0 {
+            while self.busy.0.load(Acquire) != 0 {
                 backoff.pause();
             }
         }
@@ -248,7 +270,7 @@ impl LifeTable {
 
     /// Ends a life that cannot be sent, as [`end_sent`](Self::end_sent) does, on any thread.
     pub(crate) fn claim_sent(&self, page: u32, half: u32) -> bool {
-        self.alone(|| self.end_sent(page, half))
+        self.alone(|| self.end_sent()(page, half))
     }
 
     /// The pool has an owner, whose cache takes up to `room` pages with a store each.

@@ -217,7 +217,7 @@ impl PoolCore {
     /// returned twice, which is counted. For the holder of the owner half.
     pub(crate) fn ends_life(&self, message: Message) -> bool {
         let (page, life) = (message.page().0, message.life());
-        let ends = life == 0 || self.lives.is_some_and(|lives| lives.owned(|| lives.end_sent(page, life)));
+        let ends = life == 0 || self.lives.is_some_and(|lives| lives.owned(|| lives.end_sent()(page, life)));
         self.own.counts.returned_twice.add(u64::from(!ends));
         ends
     }
