@@ -5,6 +5,7 @@ pub(crate) mod chain_blocks;
 pub(crate) mod frag;
 pub(crate) mod lane;
 pub(crate) mod lane_list;
+pub(crate) mod lane_slots;
 pub(crate) mod lane_table;
 pub(crate) mod lives;
 pub(crate) mod message;
