@@ -955,8 +955,7 @@ int pagepool_batch_destroy(struct pagepool_batch *batch);
  * Errors: fewer than `n`, and pagepool_last_error says why: no page is left (ENOMEM, counted in
  *     `alloc_failed`), the batch is full (ENOBUFS) or has pages of another pool (EINVAL), another call uses
  *     it (EBUSY), another thread owns the pool (EPERM), or a bad handle (EINVAL, ESTALE).
- * Cost: one copy from the cache, and no atomic operation if no other thread ever used the batch; otherwise
- *     one exchange.
+ * Cost: one copy from the cache, and one exchange.
  */
 size_t pagepool_batch_alloc(struct pagepool_batch *batch, struct pagepool *pool, size_t n);
 
@@ -966,8 +965,7 @@ size_t pagepool_batch_alloc(struct pagepool_batch *batch, struct pagepool *pool,
  * Thread: any, one at a time per batch.
  * Ownership: the pages are the pool's again. The handle stays the caller's.
  * Errors: -EBUSY during another call on this batch. -EINVAL, -ESTALE for a bad handle.
- * Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange if
- *     several threads used the batch.
+ * Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange.
  */
 int pagepool_batch_put(struct pagepool_batch *batch);
 
@@ -1010,7 +1008,7 @@ struct pagepool_buf *pagepool_batch_pop(struct pagepool_batch *batch);
  * Ownership: the handle of the buffer ends, unless the call fails.
  * Errors: -EINVAL for another kind of buffer, or one of another pool. -ENOBUFS if the batch is full. -EBUSY
  *     during another call on this batch. -EINVAL, -ESTALE for a bad handle.
- * Cost: about as pagepool_buf_put.
+ * Cost: about as pagepool_buf_put; on other threads than the owner's a lock.
  */
 int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
 
@@ -1021,7 +1019,8 @@ int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
  * Thread: any.
  * Ownership: the handle ends.
  * Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
- *     Nothing changes then.
+ *     Nothing changes then. If two threads return a buffer at the same moment, both calls may return 0; one
+ *     is refused later, and counted in `returned_twice`.
  * Cost: no atomic operation, on any thread.
  */
 int pagepool_buf_put(struct pagepool_buf *buf);

@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use ::pagepool::PageBuf;
 
 use crate::error::{CallError, CallResult, number, status, value_or};
-use crate::handles::claim::{change, claim, put, put_here, read, send};
+use crate::handles::claim::{claim, lend, put, put_here, read, send};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -26,7 +26,8 @@ use crate::handles::token::Token;
 /// Thread: any.
 /// Ownership: the handle ends.
 /// Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
-///     Nothing changes then.
+///     Nothing changes then. If two threads return a buffer at the same moment, both calls may return 0; one
+///     is refused later, and counted in `returned_twice`.
 /// Cost: no atomic operation, on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
@@ -209,7 +210,7 @@ pub extern "C" fn pagepool_buf_sync_for_device(buf: *mut BufHandle, offset: usiz
 fn sync(buf: *mut BufHandle, offset: usize, what: impl FnOnce(&mut PageBuf)) -> c_int {
     // Beyond the buffer there is nothing to sync, and no address to compute.
     status(|| {
-        change(Token::of(buf), |buf| {
+        lend(Token::of(buf), |buf| {
             if offset < buf.len() {
                 what(buf)
             }

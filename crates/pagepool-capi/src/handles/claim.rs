@@ -254,6 +254,22 @@ pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) ->
     Ok(done)
 }
 
+/// Lends the buffer of a token, for work that leaves the handle as it is and may call back. On the owner's
+/// thread the token is refused meanwhile; elsewhere the owner is not slowed for that.
+pub(crate) fn lend<R>(token: Token, work: impl FnOnce(&mut PageBuf) -> R) -> CallResult<R> {
+    let row = directory::find(token)?;
+    let view = row.view();
+    if token.is(HandleKind::Frag) || view.is_mine() {
+        return change(token, work);
+    }
+    // Keeps the pool's memory, whatever a callback returns.
+    let _pool = slots::with_life_behind(view, |life| Ok(life.handle.clone()))?;
+    let refs = refs_now(row.page(token), token.0).ok_or(CallError::STALE)?;
+    // SAFETY: the life has not ended, so this is its pool. The value is never dropped.
+    let buffer = unsafe { buffer_of(view, page_word(view.page_of(token), refs)) };
+    Ok(work(&mut ManuallyDrop::new(buffer)))
+}
+
 /// Reads the buffer of a token that the caller holds. If another thread returns it during the call, the
 /// result means nothing.
 #[inline(always)]
