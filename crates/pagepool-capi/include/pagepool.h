@@ -637,6 +637,10 @@ struct pagepool_inline_ {
      * field, not an exported function, so that it belongs to the library that has the tables.
      */
     int (*note)(void *here);
+    /**
+     * Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
+     */
+    int (*put_away)(void *buf);
 };
 
 /**
@@ -2115,10 +2119,10 @@ struct pagepool_row_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_00ae7259_
-#define pagepool_no_view_ pagepool_no_view_00ae7259_
-#define pagepool_here_ pagepool_here_00ae7259_
-#define pagepool_noted_ pagepool_noted_00ae7259_
+#define pagepool_no_cache_ pagepool_no_cache_fba1ddd9_
+#define pagepool_no_view_ pagepool_no_view_fba1ddd9_
+#define pagepool_here_ pagepool_here_fba1ddd9_
+#define pagepool_noted_ pagepool_noted_fba1ddd9_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
@@ -2138,7 +2142,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0x00ae7259);
+    pagepool_tables_ = pagepool_inline_tables(0xfba1ddd9);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -2227,7 +2231,14 @@ PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
-    pagepool_look_behind_(buf);
+    uint32_t token = (uint32_t)pagepool_number_(buf);
+    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL)) {
+        struct pagepool_view_ *view =
+            ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
+        if (PAGEPOOL_LIKELY_(view == NULL || view->owner != pagepool_me_()))
+            return pagepool_tables_->put_away(buf);
+        pagepool_look_here_(view);
+    }
     return pagepool_buf_put(buf);
 }
 

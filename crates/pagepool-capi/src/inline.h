@@ -228,7 +228,14 @@ PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
-    pagepool_look_behind_(buf);
+    uint32_t token = (uint32_t)pagepool_number_(buf);
+    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL)) {
+        struct pagepool_view_ *view =
+            ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
+        if (PAGEPOOL_LIKELY_(view == NULL || view->owner != pagepool_me_()))
+            return pagepool_tables_->put_away(buf);
+        pagepool_look_here_(view);
+    }
     return pagepool_buf_put(buf);
 }
 

@@ -9,9 +9,10 @@ use std::sync::atomic::AtomicU32;
 
 use ::pagepool::{CacheHead, LifeTable, NEXT_LIFE};
 
+use crate::api::buf::put_away;
 use crate::handles::binding::here;
 use crate::handles::directory::{DIRECTORY, DirectoryRow, ROW_SHIFT};
-use crate::handles::token::KIND_BITS;
+use crate::handles::token::{KIND_BITS, Token};
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
 /// What the inline functions know of the tables: a C expression and its value. pagepool-header has a C
@@ -20,6 +21,7 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, directory)", offset_of!(InlineC, directory)),
     ("offsetof(struct pagepool_inline_, view_mask)", offset_of!(InlineC, view_mask)),
     ("offsetof(struct pagepool_inline_, note)", offset_of!(InlineC, note)),
+    ("offsetof(struct pagepool_inline_, put_away)", offset_of!(InlineC, put_away)),
     ("sizeof(struct pagepool_row_)", size_of::<DirectoryRow>()),
     ("offsetof(struct pagepool_row_, view)", offset_of!(DirectoryRow, view)),
     ("offsetof(struct pagepool_row_, kind)", offset_of!(DirectoryRow, kind)),
@@ -79,6 +81,8 @@ pub struct InlineC {
     /// the thread stops being the owner. Returns 0 if 16 such places of the thread are noted, the limit. A
     /// field, not an exported function, so that it belongs to the library that has the tables.
     note: extern "C" fn(here: *mut c_void) -> c_int,
+    /// Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
+    put_away: extern "C" fn(buf: *mut c_void) -> c_int,
 }
 
 // SAFETY: numbers, a function, and addresses of statics that all threads share.
@@ -97,8 +101,13 @@ pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
         directory: (&raw const DIRECTORY).cast(),
         view_mask: MAX_POOLS as u64 - 1,
         note: register,
+        put_away: put_elsewhere,
     };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
+}
+
+extern "C" fn put_elsewhere(buf: *mut c_void) -> c_int {
+    put_away(Token::of(buf))
 }
 
 extern "C" fn register(here: *mut c_void) -> c_int {

@@ -13,7 +13,7 @@
 // UNSAFETY: buffers are made from the words that belong to their tokens.
 #![expect(unsafe_code)]
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::*;
@@ -89,17 +89,40 @@ fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
     Some((row, LifeLane::at_hand(view.lane())?))
 }
 
-/// Sends a plain page that is out to its pool, if this thread is not the owner and has a lane at hand.
+/// Sends a plain page that is out to its pool, if this thread is not the owner and has a lane at hand; gives
+/// the status of the call, 0. What needs a call is the last thing that it does, so it saves no register.
 #[inline(always)]
-pub(crate) fn send(token: Token) -> bool {
-    let Some((row, lane)) = away(token) else { return false };
+pub(crate) fn send(token: Token) -> Option<c_int> {
+    let (row, lane) = away(token)?;
     if !row.page(token).leave(token.0) {
-        return false;
+        return None;
     }
-    match lane.send(row.view().page_of(token), token.generation()) {
-        Sent::Some(1) => true,
+    Some(match lane.send_quickly(row.view().page_of(token), token.generation()) {
+        Some(true) => 0,
+        Some(false) => send_watched(row, lane, token),
+        None => send_slowly(row, lane, token),
+    })
+}
+
+/// A message was sent through a lane whose owner sleeps or has ended.
+#[cold]
+#[inline(never)]
+fn send_watched(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
+    if let late @ Sent::Late(_) = lane.after_sending() {
+        send_otherwise(row.view(), &[token], late);
+    }
+    0
+}
+
+/// Sends a token in the lane's next run of slots.
+#[cold]
+#[inline(never)]
+fn send_slowly(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
+    match lane.send_each(&[token], |token| (row.view().page_of(*token), token.generation())) {
+        Sent::Some(1) => {}
         sent => send_otherwise(row.view(), &[token], sent),
     }
+    0
 }
 
 /// Sends the first tokens to their pool, at most [`RUN`], while [`send`] would send them and they are of one
@@ -113,7 +136,7 @@ pub(crate) fn send_run(tokens: &[Token]) -> usize {
     let page_and_half = |token: &Token| ((token.0 as u32).wrapping_sub(base) >> 4, token.generation());
     match lane.send_each(&tokens[..n], page_and_half) {
         Sent::Some(sent) if sent == n => {}
-        sent => _ = send_otherwise(row.view(), &tokens[..n], sent),
+        sent => send_otherwise(row.view(), &tokens[..n], sent),
     }
     n
 }
@@ -125,7 +148,10 @@ fn send_first(row: &DirectoryRow, token: Token) -> bool {
         repair(row.page(token), token.0);
         row.page(token).leave(token.0)
     };
-    leaves && send_otherwise(view, &[token], Sent::Some(0))
+    if leaves {
+        send_otherwise(view, &[token], Sent::Some(0));
+    }
+    leaves
 }
 
 /// Repairs the out word of a plain page that is out in this life.
@@ -138,7 +164,7 @@ fn repair(page: PageLife, life: u64) {
 /// Sends tokens through the pool itself, after those that were sent through the lane.
 #[cold]
 #[inline(never)]
-fn send_otherwise(view: &'static PoolView, tokens: &[Token], sent: Sent) -> bool {
+fn send_otherwise(view: &'static PoolView, tokens: &[Token], sent: Sent) {
     let (Sent::Some(n) | Sent::Late(n)) = sent;
     let lane = view.lane();
     // The clone keeps the pool's memory: buffers are returned with no lock held.
@@ -154,7 +180,13 @@ fn send_otherwise(view: &'static PoolView, tokens: &[Token], sent: Sent) -> bool
         // The pool is freed: these buffers had returned.
         _ => LifeLane::at_hand(lane).into_iter().for_each(LifeLane::discard),
     }
-    true
+}
+
+/// Whether a token may be a page of the pool that this thread bound last, and still owns.
+#[inline(always)]
+pub(crate) fn is_here(token: Token) -> bool {
+    let (me, view) = (me(), PoolView::hint(me()));
+    view.has(view.page_of(token)) && view.owner.load(Relaxed) == me
 }
 
 /// Returns a whole page of the pool that this thread bound last into the cache, if this thread is the owner.

@@ -13,6 +13,7 @@
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
@@ -159,12 +160,20 @@ impl LifeLane<'_> {
         lane_at_hand(pool, LanePlace(place)).map(Self)
     }
 
-    /// Sends the upper half of the life of a page that the caller found [out](crate::PageLife::leave); not if the
-    /// lane is full.
+    /// Sends the upper half of the life of a page that the caller found [out](crate::PageLife::leave), if that
+    /// is only a store, and nobody waits for it.
     #[inline(always)]
-    pub fn send(self, page: u32, half: u32) -> Sent {
-        let sent = self.0.push(Message::of_life(PageIdx(page), half));
-        self.after(usize::from(sent))
+    pub fn send_quickly(self, page: u32, half: u32) -> Option<bool> {
+        // SAFETY: lives are odd.
+        let half = unsafe { NonZeroU32::new_unchecked(half | 1) };
+        let sent = self.0.push_life_in_run(PageIdx(page), half);
+        sent.then(|| self.0.after_free_push() == 0)
+    }
+
+    /// What follows a message that was sent.
+    #[inline]
+    pub fn after_sending(self) -> Sent {
+        self.after(1)
     }
 
     /// Sends the first of many while the lane has room.

@@ -101,7 +101,7 @@ impl Handle {
         let lane = LifeLane::at_hand(self.pool.lane_key());
         let refused = !self.words().leave(life);
         let half = (life >> 32) as u32;
-        match lane.filter(|_| !refused).map(|lane| lane.send(self.page, half)) {
+        match lane.filter(|_| !refused).map(|lane| lane.send_each(&[self.page], |&page| (page, half))) {
             _ if refused => {}
             None | Some(Sent::Some(0)) => self.pool.put_life(self.page, half),
             Some(Sent::Some(_)) => {}
