@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU32;
 
 use ::pagepool::{CacheHead, LifeTable, NEXT_LIFE};
 
-use crate::api::buf::put_away;
 use crate::handles::binding::here;
+use crate::handles::claim::put_away;
 use crate::handles::directory::{DIRECTORY, DirectoryRow, ROW_SHIFT};
 use crate::handles::token::{KIND_BITS, Token};
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};

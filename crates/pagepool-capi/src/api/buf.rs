@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use ::pagepool::PageBuf;
 
 use crate::error::{CallError, CallResult, number, status, value_or};
-use crate::handles::claim::{claim, is_here, lend, put, put_here, read, send};
+use crate::handles::claim::{claim, is_here, lend, put_any, put_away, read};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -33,17 +33,6 @@ use crate::handles::token::Token;
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
     if is_here(token) { put_any(token) } else { put_away(token) }
-}
-
-/// The return off the owner's thread, most likely. Not inlined: each case gets only the stack that it needs.
-#[inline(never)]
-pub(crate) extern "C" fn put_away(token: Token) -> c_int {
-    send(token).unwrap_or_else(|| put_any(token))
-}
-
-#[inline(never)]
-extern "C" fn put_any(token: Token) -> c_int {
-    if put_here(token) { 0 } else { status(|| put(token)) }
 }
 
 /// Returns a buffer to its pool through the ring, even on the owner's thread. Linux: page_pool_put_full_page

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::*;
 
 use ::pagepool::{LifeLane, MayHaveRefs, PageBuf, PageLife, Sent};
 
-use crate::error::{CallError, CallResult};
+use crate::error::{CallError, CallResult, status};
 use crate::handles::directory::{self, DirectoryRow, entry};
 use crate::handles::owner::frag_over;
 use crate::handles::slots;
@@ -92,7 +92,7 @@ fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
 /// Sends a plain page that is out to its pool, if this thread is not the owner and has a lane at hand; gives
 /// the status of the call, 0. What needs a call is the last thing that it does, so it saves no register.
 #[inline(always)]
-pub(crate) fn send(token: Token) -> Option<c_int> {
+fn send(token: Token) -> Option<c_int> {
     let (row, lane) = away(token)?;
     if !row.page(token).leave(token.0) {
         return None;
@@ -192,7 +192,7 @@ pub(crate) fn is_here(token: Token) -> bool {
 /// Returns a whole page of the pool that this thread bound last into the cache, if this thread is the owner.
 /// Otherwise changes nothing and returns false.
 #[inline(always)]
-pub(crate) fn put_here(token: Token) -> bool {
+fn put_here(token: Token) -> bool {
     let me = me();
     put_into(PoolView::hint(me), token, me)
 }
@@ -203,8 +203,20 @@ fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
     view.has(page) && view.owner.load(Relaxed) == me && view.guard.owned(move || view.put(page, token))
 }
 
+/// The return off the owner's thread, most likely. Not inlined: each case gets only the stack that it needs.
+#[inline(never)]
+pub(crate) extern "C" fn put_away(token: Token) -> c_int {
+    send(token).unwrap_or_else(|| put_any(token))
+}
+
+/// Any return.
+#[inline(never)]
+pub(crate) extern "C" fn put_any(token: Token) -> c_int {
+    if put_here(token) { 0 } else { status(|| put(token)) }
+}
+
 /// Returns any buffer.
-pub(crate) fn put(token: Token) -> CallResult<()> {
+fn put(token: Token) -> CallResult<()> {
     let row = directory::find(token)?;
     if put_into(row.view(), token, me()) || send_first(row, token) {
         return Ok(());

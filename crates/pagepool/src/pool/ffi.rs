@@ -166,7 +166,7 @@ impl LifeLane<'_> {
     pub fn send_quickly(self, page: u32, half: u32) -> Option<bool> {
         // SAFETY: lives are odd.
         let half = unsafe { NonZeroU32::new_unchecked(half | 1) };
-        let sent = self.0.push_life_in_run(PageIdx(page), half);
+        let sent = self.0.push_in_run(Message::of_life(PageIdx(page), half.get()));
         sent.then(|| self.0.after_free_push() == 0)
     }
 

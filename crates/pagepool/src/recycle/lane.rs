@@ -201,12 +201,6 @@ impl Lane {
         true
     }
 
-    /// Adds a message of a life, which is not 0, as [`push_in_run`](Self::push_in_run) does.
-    #[inline(always)]
-    pub(crate) fn push_life_in_run(&self, page: PageIdx, life: NonZeroU32) -> bool {
-        self.push_in_run(Message::of_life(page, life.get()))
-    }
-
     /// Finds the next run of free slots, which ends with its line or earlier; `false` if there is none.
     #[cold]
     fn next_run(&self) -> bool {
