@@ -642,6 +642,10 @@ struct pagepool_inline_ {
      * field, not an exported function, so that it belongs to the library that has the tables.
      */
     int (*note)(void *here);
+    /**
+     * Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
+     */
+    int (*put_away)(void *buf);
 };
 
 /**
@@ -725,6 +729,12 @@ struct pagepool_stats {
      * `recycle_released_refcnt`. A rise is normal when a pool shrinks or ends.
      */
     uint64_t release;
+    /**
+     * Returns through the C interface that the owner refused, because another thread had returned the same
+     * buffer at the same time. Both calls returned 0. Linux has no such counter. If it rises: threads return
+     * buffers that are not theirs. Find out which.
+     */
+    uint64_t returned_twice;
 };
 
 /**
@@ -803,7 +813,7 @@ struct pagepool_deferred_stats {
  * PAGEPOOL_STATS_INIT;`, also for a static variable.
  */
 #define PAGEPOOL_STATS_INIT \
-    {sizeof(struct pagepool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(struct pagepool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /**
  * For pagepool_read_deferred_stats: `size` is set, all counters are 0. `struct pagepool_deferred_stats x =
@@ -954,8 +964,7 @@ int pagepool_batch_destroy(struct pagepool_batch *batch);
  * Errors: fewer than `n`, and pagepool_last_error says why: no page is left (ENOMEM, counted in
  *     `alloc_failed`), the batch is full (ENOBUFS) or has pages of another pool (EINVAL), another call uses
  *     it (EBUSY), another thread owns the pool (EPERM), or a bad handle (EINVAL, ESTALE).
- * Cost: one copy from the cache, and no atomic operation if no other thread ever used the batch; otherwise
- *     one exchange.
+ * Cost: one copy from the cache, and one exchange.
  */
 size_t pagepool_batch_alloc(struct pagepool_batch *batch, struct pagepool *pool, size_t n);
 
@@ -965,8 +974,7 @@ size_t pagepool_batch_alloc(struct pagepool_batch *batch, struct pagepool *pool,
  * Thread: any, one at a time per batch.
  * Ownership: the pages are the pool's again. The handle stays the caller's.
  * Errors: -EBUSY during another call on this batch. -EINVAL, -ESTALE for a bad handle.
- * Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange if
- *     several threads used the batch.
+ * Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange.
  */
 int pagepool_batch_put(struct pagepool_batch *batch);
 
@@ -1009,7 +1017,7 @@ struct pagepool_buf *pagepool_batch_pop(struct pagepool_batch *batch);
  * Ownership: the handle of the buffer ends, unless the call fails.
  * Errors: -EINVAL for another kind of buffer, or one of another pool. -ENOBUFS if the batch is full. -EBUSY
  *     during another call on this batch. -EINVAL, -ESTALE for a bad handle.
- * Cost: about as pagepool_buf_put.
+ * Cost: about as pagepool_buf_put; on other threads than the owner's a lock.
  */
 int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
 
@@ -1020,9 +1028,9 @@ int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
  * Thread: any.
  * Ownership: the handle ends.
  * Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
- *     Nothing changes then.
- * Cost: no atomic operation if one thread, owner or not, returns all buffers of the pool; otherwise one
- *     compare-and-swap.
+ *     Nothing changes then. If two threads return a buffer at the same moment, both calls may return 0; one
+ *     is refused later, and counted in `returned_twice`.
+ * Cost: no atomic operation, on any thread.
  */
 int pagepool_buf_put(struct pagepool_buf *buf);
 
@@ -1160,8 +1168,7 @@ int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t
  * Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
  *     array.
  * Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool. On other
- *     threads one bulk of messages for up to 64. No atomic operation if one thread returns all buffers of
- *     the pool; otherwise one compare-and-swap per buffer.
+ *     threads one bulk of messages for up to 64. No atomic operation.
  */
 int pagepool_buf_put_bulk(struct pagepool_buf *const *bufs, size_t n);
 
@@ -2085,22 +2092,25 @@ struct pagepool_cache_ {
 };
 
 struct pagepool_view_ {
-    uint64_t token, owner, bias;
+    uint64_t token, owner;
     uint32_t base, pages;
-    uint64_t *words;
     struct pagepool_cache_ *cache;
-    uint64_t home, limit;
-    uint64_t returning;
-    uint64_t *beginnings;
-    uint64_t own;
     uint64_t memory, readable, base_page;
-    uint32_t no_owner, turn;
-    uint64_t rest[17];
+    uint64_t rest[4];
+    uint32_t no_owner;
+    uint64_t *lives __attribute__((aligned(128)));
+    uint64_t *outs;
+    uint64_t number, limit;
+    uint32_t busy __attribute__((aligned(64)));
+    uint32_t claims __attribute__((aligned(128)));
+    uint32_t away __attribute__((aligned(128)));
 };
 
 struct pagepool_row_ {
     struct pagepool_view_ *view;
-    uint64_t rest[3];
+    uint64_t kind;
+    const uint64_t *outs;
+    uint64_t rest;
 };
 
 /* One definition per program or shared object, however many files include this. */
@@ -2114,17 +2124,17 @@ struct pagepool_row_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_327cd8c7_
-#define pagepool_no_view_ pagepool_no_view_327cd8c7_
-#define pagepool_here_ pagepool_here_327cd8c7_
-#define pagepool_noted_ pagepool_noted_327cd8c7_
+#define pagepool_no_cache_ pagepool_no_cache_3ea68641_
+#define pagepool_no_view_ pagepool_no_view_3ea68641_
+#define pagepool_here_ pagepool_here_3ea68641_
+#define pagepool_noted_ pagepool_noted_3ea68641_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_;
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
-    0, 0, 0, 0, 0, NULL, &pagepool_no_cache_, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, {0}};
+    0, 0, 0, 0, &pagepool_no_cache_, 0, 0, 0, {0}, 0, NULL, NULL, 0, 0, 0, 0, 0};
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
@@ -2137,7 +2147,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0x327cd8c7);
+    pagepool_tables_ = pagepool_inline_tables(0x3ea68641);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -2226,47 +2236,21 @@ PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
 
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
-    pagepool_look_behind_(buf);
+    uint32_t token = (uint32_t)pagepool_number_(buf);
+    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL)) {
+        struct pagepool_view_ *view =
+            ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
+        if (PAGEPOOL_LIKELY_(view == NULL || view->owner != pagepool_me_()))
+            return pagepool_tables_->put_away(buf);
+        pagepool_look_here_(view);
+    }
     return pagepool_buf_put(buf);
 }
 
-PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
-{
-    pagepool_look_behind_(buf);
-    return pagepool_buf_data(buf);
-}
-
-/* The token of the page's next life: see LifeWord. */
+/* The token of the page's next life: see LifeTable. */
 PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
 {
     return token + ((uint64_t)0x9e3779b2 << 32);
-}
-
-PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
-{
-    struct pagepool_view_ *view = pagepool_here_;
-    if (PAGEPOOL_LIKELY_(view->token == pagepool_number_(pool))) {
-        struct pagepool_cache_ *cache = view->cache;
-        uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED); /* see begin_apart() */
-        size_t at;
-        if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
-            uint32_t page = cache->pages[at];
-            uint64_t token;
-            if (PAGEPOOL_LIKELY_(beginnings == NULL)) {
-                token = __atomic_load_n(&view->words[page], __ATOMIC_RELAXED);
-            } else {
-                token = beginnings[page];
-                if (token != 0)
-                    beginnings[page] = pagepool_next_(token);
-            }
-            if (PAGEPOOL_LIKELY_(token != 0)) { /* else the library finds it, or makes the first one */
-                ++cache->alloc_fast;
-                __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
-                return (struct pagepool_buf *)pagepool_pointer_(token);
-            }
-        }
-    }
-    return (struct pagepool_buf *)pagepool_called_(pagepool_alloc_page(pagepool_looked_at_(pool)));
 }
 
 /* The page number of a token; `base` is that of its pool's view. It is above every page for a token of
@@ -2277,29 +2261,78 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* Marks a return before it checks whether it may use plain stores: pairs with take() in bias.rs. The mark is
- * the token whose life may end, or 1 for several. 0 clears it. */
-PAGEPOOL_FAST_ void pagepool_mark_(struct pagepool_view_ *view, uint64_t mark)
+/* The address of a plain page that is out: on another thread than the owner's, most likely. */
+PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
-    __atomic_store_n(&view->returning, mark, __ATOMIC_RELEASE);
+    uint64_t token = pagepool_number_(buf);
+    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL && (token & 15) == 1)) {
+        const struct pagepool_row_ *row =
+            (const struct pagepool_row_ *)pagepool_tables_->directory + ((uint32_t)token >> 16);
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&row->kind, __ATOMIC_ACQUIRE) == 1 &&
+                             __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) == token)) {
+            const struct pagepool_view_ *view = row->view;
+            uint64_t page = pagepool_page_(view->base, token);
+            pagepool_look_here_(row->view);
+            if (PAGEPOOL_LIKELY_(page < view->readable))
+                return pagepool_pointer_(view->memory + page * view->base_page);
+        }
+    }
+    return pagepool_buf_data(buf);
+}
+
+PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
+{
+    struct pagepool_view_ *view = pagepool_here_;
+    if (PAGEPOOL_LIKELY_(view->token == pagepool_number_(pool))) {
+        struct pagepool_cache_ *cache = view->cache;
+        size_t at;
+        if (PAGEPOOL_LIKELY_(!__builtin_sub_overflow(cache->count, (size_t)1, &at))) {
+            uint64_t token = view->lives[cache->pages[at]];
+            if (PAGEPOOL_LIKELY_(token != 0)) { /* else the library begins the first life */
+                ++cache->alloc_fast;
+                __atomic_store_n(&cache->count, at, __ATOMIC_RELAXED);
+                return (struct pagepool_buf *)pagepool_pointer_(token);
+            }
+        }
+    }
+    return (struct pagepool_buf *)pagepool_called_(pagepool_alloc_page(pagepool_looked_at_(pool)));
+}
+
+/* Begins and ends a plain section of the owner: pairs with alone() in lives.rs. In it, the limit is 0 unless
+ * the owner may end lives. */
+PAGEPOOL_FAST_ void pagepool_enter_(struct pagepool_view_ *view)
+{
+    __atomic_store_n(&view->busy, 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Puts a page into the cache if its word equals the token. For the owner, which has marked the return. If the
- * owner does not have the bias (see claim.rs), the limit is 0 and no page is put. */
+PAGEPOOL_FAST_ void pagepool_leave_(struct pagepool_view_ *view)
+{
+    __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
+}
+
+/* Ends the life of a plain page that is out. In a section, so no other thread uses `lives`. */
+PAGEPOOL_FAST_ int pagepool_end_(uint64_t *lives, uint64_t *outs, uint32_t page, uint64_t token)
+{
+    if (!PAGEPOOL_LIKELY_(__atomic_load_n(&outs[page], __ATOMIC_RELAXED) == token && lives[page] == token))
+        return 0;
+    __atomic_store_n(&lives[page], pagepool_next_(token), __ATOMIC_RELAXED);
+    __atomic_store_n(&outs[page], pagepool_next_(token), __ATOMIC_RELAXED);
+    return 1;
+}
+
+/* Puts a page into the cache, if it is out in this life. In a section. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
     size_t at = cache->count;
-    if (PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
-                         __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token)) {
-        ++cache->recycle_cached;
-        __atomic_store_n(&view->words[page], pagepool_next_(token), __ATOMIC_RELAXED);
-        cache->pages[at] = page;
-        __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
-        return 1;
-    }
-    return 0;
+    if (!PAGEPOOL_LIKELY_(at < __atomic_load_n(&view->limit, __ATOMIC_RELAXED) &&
+                          pagepool_end_(view->lives, view->outs, page, token)))
+        return 0;
+    ++cache->recycle_cached;
+    cache->pages[at] = page;
+    __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
+    return 1;
 }
 
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
@@ -2307,24 +2340,26 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     uint64_t token = pagepool_number_(buf);
     struct pagepool_view_ *view = pagepool_here_;
     uint32_t page = pagepool_page_(view->base, token);
+    int done;
     if (PAGEPOOL_LIKELY_(page < view->pages)) {
-        pagepool_mark_(view, token);
-        if (PAGEPOOL_LIKELY_(pagepool_put_page_(view, page, token)))
+        pagepool_enter_(view);
+        done = pagepool_put_page_(view, page, token);
+        pagepool_leave_(view);
+        if (PAGEPOOL_LIKELY_(done))
             return 0;
-        pagepool_mark_(view, 0);
     }
     return pagepool_put_slow_(buf);
 }
 
-/* The calling thread owns this pool, so its view is valid. If the word equals a token that was given out, the
- * page is out as a plain page, which has no offset. */
+/* The calling thread owns this pool, so its view is valid. If the out word is the life of a token that was
+ * given out, the page is out as a plain page, which has no offset. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
     struct pagepool_view_ *view = pagepool_here_;
     uint64_t page = pagepool_page_(view->base, token);
     if (PAGEPOOL_LIKELY_(page < view->readable &&
-                         __atomic_load_n(&view->words[page], __ATOMIC_RELAXED) == token))
+                         __atomic_load_n(&view->outs[page], __ATOMIC_RELAXED) == token))
         return pagepool_pointer_(view->memory + page * view->base_page);
     return pagepool_data_slow_(buf);
 }
@@ -2339,27 +2374,23 @@ PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 #endif
 
 /* Takes n pages from the cache, and stores their handles and, unless `data` is NULL, their addresses. Takes
- * none if the library must look up one of their tokens. */
+ * none if the library must begin one of their lives. */
 PAGEPOOL_FAST_ int pagepool_take_(struct pagepool_view_ *view, struct pagepool_buf **bufs, void **data,
     size_t n)
 {
-    uint64_t *beginnings = __atomic_load_n(&view->beginnings, __ATOMIC_RELAXED);
-    const uint64_t *tokens = PAGEPOOL_LIKELY_(beginnings == NULL) ? view->words : beginnings;
+    const uint64_t *lives = view->lives;
     const uint64_t memory = view->memory, base_page = view->base_page;
     const size_t rest = view->cache->count - n;
     const uint32_t *pages = view->cache->pages + rest;
     PAGEPOOL_UNROLL_
     for (size_t at = 0; at < n; ++at) {
-        uint64_t page = pages[at], token = __atomic_load_n(&tokens[page], __ATOMIC_RELAXED);
+        uint64_t page = pages[at], token = lives[page];
         if (!PAGEPOOL_LIKELY_(token != 0))
             return 0;
         bufs[at] = (struct pagepool_buf *)pagepool_pointer_(token);
         if (data != NULL)
             data[at] = pagepool_pointer_(memory + page * base_page);
     }
-    if (!PAGEPOOL_LIKELY_(beginnings == NULL))
-        for (size_t at = 0; at < n; ++at)
-            beginnings[pages[at]] = pagepool_next_(beginnings[pages[at]]);
     __atomic_store_n(&view->cache->count, rest, __ATOMIC_RELAXED);
     view->cache->alloc_fast += n;
     return 1;
@@ -2408,8 +2439,8 @@ PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pa
     return pagepool_called_n_(pagepool_alloc_bulk_data(pool, bufs, data, n));
 }
 
-/* Puts pages into the cache, in order, until a token does not equal its page's word. Returns their number.
- * Puts none if the cache lacks room for all n. For the owner, which has marked the return. */
+/* Puts pages into the cache, in order, until one is not out in its token's life. Returns their number. Puts
+ * none if the cache lacks room for all n. In a section. */
 PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
     size_t n)
 {
@@ -2417,7 +2448,7 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
     const uint32_t base = view->base, count = view->pages;
     const size_t had = cache->count;
     uint32_t *pages = cache->pages + had;
-    uint64_t *words = view->words;
+    uint64_t *lives = view->lives, *outs = view->outs;
     size_t done = 0;
     if (!PAGEPOOL_LIKELY_(had + n <= __atomic_load_n(&view->limit, __ATOMIC_RELAXED)))
         return 0;
@@ -2425,9 +2456,8 @@ PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pa
     for (; done < n; ++done) {
         uint64_t token = pagepool_number_(bufs[done]);
         uint32_t page = pagepool_page_(base, token);
-        if (!PAGEPOOL_LIKELY_(page < count && __atomic_load_n(&words[page], __ATOMIC_RELAXED) == token))
+        if (!PAGEPOOL_LIKELY_(page < count && pagepool_end_(lives, outs, page, token)))
             break;
-        __atomic_store_n(&words[page], pagepool_next_(token), __ATOMIC_RELAXED);
         pages[done] = page;
     }
     __atomic_store_n(&cache->count, had + done, __ATOMIC_RELAXED);
@@ -2442,9 +2472,9 @@ PAGEPOOL_UNUSED_ static inline int pagepool_buf_put_bulk_(struct pagepool_buf *c
     if (!PAGEPOOL_LIKELY_(n - 1 < 64 && bufs != NULL))
         return pagepool_buf_put_bulk(bufs, n);
     if (PAGEPOOL_LIKELY_(pagepool_page_(view->base, pagepool_number_(bufs[0])) < view->pages)) {
-        pagepool_mark_(view, 1);
+        pagepool_enter_(view);
         done = pagepool_put_pages_(view, bufs, n);
-        pagepool_mark_(view, 0);
+        pagepool_leave_(view);
         if (PAGEPOOL_LIKELY_(done == n))
             return 0;
     }

@@ -7,12 +7,12 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU32;
 
-use ::pagepool::CacheHead;
+use ::pagepool::{CacheHead, LifeTable, NEXT_LIFE};
 
 use crate::handles::binding::here;
+use crate::handles::claim::put_away;
 use crate::handles::directory::{DIRECTORY, DirectoryRow, ROW_SHIFT};
-use crate::handles::life_word::NEXT;
-use crate::handles::token::KIND_BITS;
+use crate::handles::token::{KIND_BITS, Token};
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
 /// What the inline functions know of the tables: a C expression and its value. pagepool-header has a C
@@ -21,22 +21,25 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, directory)", offset_of!(InlineC, directory)),
     ("offsetof(struct pagepool_inline_, view_mask)", offset_of!(InlineC, view_mask)),
     ("offsetof(struct pagepool_inline_, note)", offset_of!(InlineC, note)),
+    ("offsetof(struct pagepool_inline_, put_away)", offset_of!(InlineC, put_away)),
     ("sizeof(struct pagepool_row_)", size_of::<DirectoryRow>()),
     ("offsetof(struct pagepool_row_, view)", offset_of!(DirectoryRow, view)),
+    ("offsetof(struct pagepool_row_, kind)", offset_of!(DirectoryRow, kind)),
+    ("offsetof(struct pagepool_row_, outs)", offset_of!(DirectoryRow, words)),
     ("sizeof(struct pagepool_view_)", size_of::<PoolView>()),
     ("offsetof(struct pagepool_view_, token)", offset_of!(PoolView, token)),
     ("offsetof(struct pagepool_view_, owner)", offset_of!(PoolView, owner)),
     ("offsetof(struct pagepool_view_, base)", offset_of!(PoolView, base)),
     ("offsetof(struct pagepool_view_, pages)", offset_of!(PoolView, pages)),
-    ("offsetof(struct pagepool_view_, words)", offset_of!(PoolView, words)),
     ("offsetof(struct pagepool_view_, cache)", offset_of!(PoolView, cache)),
-    ("offsetof(struct pagepool_view_, limit)", offset_of!(PoolView, limit)),
-    ("offsetof(struct pagepool_view_, returning)", offset_of!(PoolView, returning)),
-    ("offsetof(struct pagepool_view_, beginnings)", offset_of!(PoolView, beginnings)),
     ("offsetof(struct pagepool_view_, memory)", offset_of!(PoolView, memory)),
     ("offsetof(struct pagepool_view_, readable)", offset_of!(PoolView, readable)),
     ("offsetof(struct pagepool_view_, base_page)", offset_of!(PoolView, base_page)),
     ("offsetof(struct pagepool_view_, no_owner)", offset_of!(PoolView, no_owner)),
+    ("offsetof(struct pagepool_view_, lives)", offset_of!(PoolView, guard) + offset_of!(LifeTable, lives)),
+    ("offsetof(struct pagepool_view_, outs)", offset_of!(PoolView, guard) + offset_of!(LifeTable, outs)),
+    ("offsetof(struct pagepool_view_, limit)", offset_of!(PoolView, guard) + offset_of!(LifeTable, limit)),
+    ("offsetof(struct pagepool_view_, busy)", offset_of!(PoolView, guard) + LifeTable::BUSY_AT),
     ("offsetof(struct pagepool_cache_, pages)", offset_of!(CacheHead, entries)),
     ("offsetof(struct pagepool_cache_, count)", offset_of!(CacheHead, count)),
     ("offsetof(struct pagepool_cache_, alloc_fast)", offset_of!(CacheHead, alloc_fast)),
@@ -45,12 +48,13 @@ pub const KNOWN: &[(&str, usize)] = &[
 
 /// The number of this layout, a digest of all of it. pagepool-header writes it into the header for each
 /// `@LAYOUT@` in inline.h.
-pub const LAYOUT: u32 = digest(KNOWN, &[KIND_BITS as u64, ROW_SHIFT as u64, ENTRY_BYTES, NEXT, MEANING]);
+pub const LAYOUT: u32 =
+    digest(KNOWN, &[KIND_BITS as u64, ROW_SHIFT as u64, ENTRY_BYTES, NEXT_LIFE as u64, MEANING]);
 
 const ENTRY_BYTES: u64 = size_of::<AtomicU32>() as u64;
 
 /// Raised if the layout stays, but the inline functions must use it differently.
-const MEANING: u64 = 1;
+const MEANING: u64 = 2;
 
 /// FNV-1a of numbers.
 const fn digest(known: &[(&str, usize)], more: &[u64]) -> u32 {
@@ -78,6 +82,8 @@ pub struct InlineC {
     /// the thread stops being the owner. Returns 0 if 16 such places of the thread are noted, the limit. A
     /// field, not an exported function, so that it belongs to the library that has the tables.
     note: extern "C" fn(here: *mut c_void) -> c_int,
+    /// Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
+    put_away: extern "C" fn(buf: *mut c_void) -> c_int,
 }
 
 // SAFETY: numbers, a function, and addresses of statics that all threads share.
@@ -96,8 +102,13 @@ pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
         directory: (&raw const DIRECTORY).cast(),
         view_mask: MAX_POOLS as u64 - 1,
         note: register,
+        put_away: put_elsewhere,
     };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
+}
+
+extern "C" fn put_elsewhere(buf: *mut c_void) -> c_int {
+    put_away(Token::of(buf))
 }
 
 extern "C" fn register(here: *mut c_void) -> c_int {

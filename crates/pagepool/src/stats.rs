@@ -116,6 +116,11 @@ macro_rules! for_each_pool_counter {
                 /// If it rises: see `alloc_waive`, `recycle_ring_full` and `recycle_released_refcnt`. A rise
                 /// is normal when a pool shrinks or ends.
                 release,
+                /// Returns through the C interface that the owner refused, because another thread had
+                /// returned the same buffer at the same time. Both calls returned 0. Linux has no such counter.
+                ///
+                /// If it rises: threads return buffers that are not theirs. Find out which.
+                returned_twice,
             }
         }
     };

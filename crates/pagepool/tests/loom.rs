@@ -23,12 +23,12 @@ use pagepool::{
 };
 use pagepool_testing::Op;
 
-#[path = "loom/bias_model.rs"]
-mod bias_model;
+#[path = "loom/lives_model.rs"]
+mod lives_model;
 #[path = "loom/scene.rs"]
 mod scene;
 
-use scene::{Scene, explore, explore_to, scene, small};
+use scene::{Scene, explore, scene, small};
 
 fn drop_there(buffer: PageBuf) -> JoinHandle<()> {
     thread::spawn(move || drop(buffer))

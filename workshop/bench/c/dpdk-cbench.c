@@ -116,9 +116,26 @@ static void put_mbufs(void **burst)
     rte_pktmbuf_free_bulk((struct rte_mbuf **)burst, BURST);
 }
 
+static void read_one_by_one(void **burst)
+{
+    for (int at = 0; at < BURST; at++) {
+        look((void *)(uintptr_t)*(volatile char *)burst[at]);
+        rte_mempool_put(remote, burst[at]);
+    }
+}
+
+static void read_bulk(void **burst)
+{
+    for (int at = 0; at < BURST; at++)
+        look((void *)(uintptr_t)*(volatile char *)burst[at]);
+    put_bulk(burst);
+}
+
 static const struct way ways[] = {
     {"remote mempool", fill_one_by_one, put_one_by_one},
     {"remote mempool bulk", fill_bulk, put_bulk},
+    {"remote mempool read", fill_one_by_one, read_one_by_one},
+    {"remote mempool read bulk", fill_bulk, read_bulk},
     {"remote mbuf", fill_mbufs_one_by_one, put_mbufs_one_by_one},
     {"remote mbuf bulk", fill_mbufs, put_mbufs},
 };
@@ -157,7 +174,7 @@ int main(int argc, char **argv)
     remote = objects;
     must(rte_eal_remote_launch(return_all, NULL, second) == 0, "rte_eal_remote_launch");
     for (size_t at = 0; at < WAYS; at++)
-        printf("%-20s %6.2f ns\n", ways[at].name, measure_across(&ways[at], at < 2 ? objects : mbufs));
+        printf("%-20s %6.2f ns\n", ways[at].name, measure_across(&ways[at], at < 4 ? objects : mbufs));
     rte_eal_mp_wait_lcore();
     return 0;
 }

@@ -3,8 +3,8 @@
  *
  *     cc -O2 pagepool-cbench-remote.c $(pkg-config --cflags --libs pagepool) -lpthread -o remote
  *
- * The work is that of across.h. Buffers with handles are returned one by one or in bulk; each burst of the
- * ring has one batch. The pool's counters prove that every page was returned by message.
+ * The work is that of across.h. Buffers with handles are returned one by one or in bulk, also by a thread that
+ * finds and reads the first byte of each ("read"); each burst of the ring has one batch. The pool's counters prove that every page was returned by message.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -42,6 +42,27 @@ static void put_bulk(void **burst)
         fail("pagepool_buf_put_bulk");
 }
 
+static void read_buf(struct pagepool_buf *buf)
+{
+    look((void *)(uintptr_t)*(volatile char *)pagepool_buf_data(buf));
+}
+
+static void read_one_by_one(void **burst)
+{
+    for (int at = 0; at < BURST; at++) {
+        read_buf(burst[at]);
+        if (pagepool_buf_put(burst[at]) != 0)
+            fail("pagepool_buf_put");
+    }
+}
+
+static void read_bulk(void **burst)
+{
+    for (int at = 0; at < BURST; at++)
+        read_buf(burst[at]);
+    put_bulk(burst);
+}
+
 static void fill_batch(void *pool, void **burst)
 {
     static unsigned next;
@@ -59,6 +80,8 @@ static void put_batch(void **burst)
 static const struct way ways[] = {
     {"remote", fill_one_by_one, put_one_by_one},
     {"remote bulk", fill_bulk, put_bulk},
+    {"remote read", fill_one_by_one, read_one_by_one},
+    {"remote read bulk", fill_bulk, read_bulk},
     {"remote batch", fill_batch, put_batch},
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))

@@ -47,8 +47,7 @@ pub extern "C" fn pagepool_batch_destroy(batch: *mut BatchHandle) -> c_int {
 /// Errors: fewer than `n`, and pagepool_last_error says why: no page is left (ENOMEM, counted in
 ///     `alloc_failed`), the batch is full (ENOBUFS) or has pages of another pool (EINVAL), another call uses
 ///     it (EBUSY), another thread owns the pool (EPERM), or a bad handle (EINVAL, ESTALE).
-/// Cost: one copy from the cache, and no atomic operation if no other thread ever used the batch; otherwise
-///     one exchange.
+/// Cost: one copy from the cache, and one exchange.
 #[unsafe(no_mangle)]
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), unsafe(naked))]
 pub extern "C" fn pagepool_batch_alloc(batch: *mut BatchHandle, pool: *mut PoolHandle, n: usize) -> usize {
@@ -73,8 +72,7 @@ extern "C" fn batch_alloc(batch: *mut BatchHandle, pool: *mut PoolHandle, n: usi
 /// Thread: any, one at a time per batch.
 /// Ownership: the pages are the pool's again. The handle stays the caller's.
 /// Errors: -EBUSY during another call on this batch. -EINVAL, -ESTALE for a bad handle.
-/// Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange if
-///     several threads used the batch.
+/// Cost: on the owner's thread one copy into the cache; otherwise one bulk of messages. Plus an exchange.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_batch_put(batch: *mut BatchHandle) -> c_int {
     let put = |entry: &mut BatchEntry| {
@@ -142,7 +140,7 @@ pub extern "C" fn pagepool_batch_pop(batch: *mut BatchHandle) -> *mut BufHandle 
 /// Ownership: the handle of the buffer ends, unless the call fails.
 /// Errors: -EINVAL for another kind of buffer, or one of another pool. -ENOBUFS if the batch is full. -EBUSY
 ///     during another call on this batch. -EINVAL, -ESTALE for a bad handle.
-/// Cost: about as pagepool_buf_put.
+/// Cost: about as pagepool_buf_put; on other threads than the owner's a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_batch_push(batch: *mut BatchHandle, buf: *mut BufHandle) -> c_int {
     let push = |entry: &mut BatchEntry| {

@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use ::pagepool::PageBuf;
 
 use crate::error::{CallError, CallResult, number, status, value_or};
-use crate::handles::claim::{change, claim, claim_plain, put, put_here, read};
+use crate::handles::claim::{claim, is_here, lend, put_any, put_away, read};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -26,27 +26,13 @@ use crate::handles::token::Token;
 /// Thread: any.
 /// Ownership: the handle ends.
 /// Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
-///     Nothing changes then.
-/// Cost: no atomic operation if one thread, owner or not, returns all buffers of the pool; otherwise one
-///     compare-and-swap.
+///     Nothing changes then. If two threads return a buffer at the same moment, both calls may return 0; one
+///     is refused later, and counted in `returned_twice`.
+/// Cost: no atomic operation, on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
-    if put_here(token) { 0 } else { put_away(token) }
-}
-
-/// The return off the owner's thread, most likely. Not inlined: each case gets only the stack that it needs.
-#[inline(never)]
-extern "C" fn put_away(token: Token) -> c_int {
-    let Some(page) = claim_plain(token) else { return put_any(token) };
-    drop(page);
-    0
-}
-
-#[cold]
-#[inline(never)]
-extern "C" fn put_any(token: Token) -> c_int {
-    status(|| put(token))
+    if is_here(token) { put_any(token) } else { put_away(token) }
 }
 
 /// Returns a buffer to its pool through the ring, even on the owner's thread. Linux: page_pool_put_full_page
@@ -212,7 +198,7 @@ pub extern "C" fn pagepool_buf_sync_for_device(buf: *mut BufHandle, offset: usiz
 fn sync(buf: *mut BufHandle, offset: usize, what: impl FnOnce(&mut PageBuf)) -> c_int {
     // Beyond the buffer there is nothing to sync, and no address to compute.
     status(|| {
-        change(Token::of(buf), |buf| {
+        lend(Token::of(buf), |buf| {
             if offset < buf.len() {
                 what(buf)
             }

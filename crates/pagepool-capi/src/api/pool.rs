@@ -50,7 +50,7 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
         // SAFETY: the caller's texts and arrays are as the fields say.
         let params = unsafe { params.to_rust() }?;
         let order = params.order;
-        let pool = slots::insert(Pool::new(params, provider)?, pages, order)?;
+        let pool = slots::insert(pages, order, |lives| Ok(Pool::with_lives(params, provider, lives)?))?;
         if no_owner {
             disown(pool)?;
         }

@@ -1,8 +1,8 @@
 //! The batches: what their tokens name, and which call uses one now.
 //!
 //! What   one row per batch, found by the place in its token. Rows are never freed, only reused with the next
-//!        generation. Each row has a [`UseTurn`]: a call on a batch is refused during another call on it. So
-//!        a batch needs no lock, and a callback may use every other batch.
+//!        generation. `taken` is 1 during a call on the batch: another call on it is refused. So none waits,
+//!        and a callback may use every other batch.
 //! Who    any thread. The content belongs to the call that has the turn and then found the token in the row;
 //!        only such a call removes the token. Creating and destroying take the lock of the list.
 //! Pages  a page in a batch has no handle: its life ended before, or begins when it is popped. The pool
@@ -11,11 +11,9 @@
 // UNSAFETY: rows are reached by address and never freed; calls use their content in turn.
 #![expect(unsafe_code)]
 
-mod turn;
-
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::pagepool::{Batch, PageBuf};
@@ -26,7 +24,6 @@ use crate::handles::owner::{OwnerCall, page_token};
 use crate::handles::token::{Generations, HandleKind, Token};
 use crate::handles::view::PoolView;
 use crate::oom;
-use turn::UseTurn;
 
 const MAX_BATCHES: usize = 4096;
 
@@ -40,7 +37,7 @@ pub(crate) struct BatchEntry {
 struct BatchRow {
     /// The batch's token, or 0.
     token: AtomicU64,
-    turn: UseTurn,
+    taken: AtomicU32,
     /// [`Generations`] of the batches that had this row.
     generations: AtomicU64,
     entry: UnsafeCell<BatchEntry>,
@@ -71,7 +68,7 @@ impl RowList {
         self.free.try_reserve(at as usize + 1)?;
         let entry = UnsafeCell::new(BatchEntry { batch: Batch::new(), view: None });
         let (token, generations) = (AtomicU64::new(0), AtomicU64::new(0));
-        let row = Box::new(BatchRow { token, turn: UseTurn::new(), generations, entry });
+        let row = Box::new(BatchRow { token, taken: AtomicU32::new(0), generations, entry });
         place.store(Box::into_raw(row), Release); // pairs with row_of()
         self.made += 1;
         Ok(at)
@@ -109,10 +106,23 @@ pub(crate) fn with<R>(token: Token, call: impl FnOnce(&mut BatchEntry) -> CallRe
     );
     let row = row_of(token)?;
     row.check(token)?; // first, so that a stale token does not take the turn of another batch
-    let _turn = row.turn.take().ok_or(BUSY)?;
+    if row.taken.swap(1, Acquire) != 0 {
+        return Err(BUSY);
+    }
+    let _turn = HeldTurn(row);
     row.check(token)?;
     // SAFETY: this call has the turn, and the batch has not ended, so no other call uses the content.
     call(unsafe { &mut *row.entry.get() })
+}
+
+/// The turn to use a batch.
+struct HeldTurn(&'static BatchRow);
+
+impl Drop for HeldTurn {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.taken.store(0, Release); // pairs with with()
+    }
 }
 
 /// Returns the pages and frees the row.

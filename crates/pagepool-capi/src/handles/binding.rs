@@ -16,7 +16,6 @@ use ::pagepool::{Bound, Pool, PoolRef, Shutdown};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::bound_pools;
-use crate::handles::claim::bias;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots::{self, Half, PoolLife, turn};
 use crate::handles::thread::me;
@@ -83,14 +82,7 @@ fn keep(view: &PoolView, bound: Bound) {
 /// Stores the calling thread as the owner, for the fast paths too.
 fn install(view: &'static PoolView, bound: Bound) {
     keep(view, bound);
-    // Before the bias, because a thread that ends the bias later sets it to 0.
-    view.limit.store(plain_room(view), Relaxed);
-    // This thread may still have the bias from an earlier takeover.
-    let free_or_mine = [bias::FREE, me()];
-    let take = |from| view.bias.compare_exchange(from, me(), AcqRel, Relaxed).is_ok();
-    if !free_or_mine.into_iter().any(take) {
-        view.limit.store(0, Relaxed); // another thread has the bias, or it ended permanently
-    }
+    view.guard.bind(plain_room(view));
     view.owner.store(me(), Release);
     view.set_hint();
 }
@@ -120,9 +112,8 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     // SAFETY: this thread is the owner, and none of its calls is under way.
     let bound = unsafe { &mut *own(view).bound.get() }.take().ok_or(CallError::NOT_OWNER)?;
     here::clear(view);
+    view.guard.unbind();
     view.owner.store(0, Release);
-    view.limit.store(0, Relaxed);
-    let _ = view.bias.compare_exchange(me(), bias::FREE, AcqRel, Relaxed);
     Ok(bound)
 }
 

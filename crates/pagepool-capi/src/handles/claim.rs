@@ -1,221 +1,242 @@
-//! Taking a buffer out of its token, once.
+//! Taking a buffer out of its token, once, and returning it.
 //!
-//! How    the thread that changes the word of a life from its token to the next token gets the buffer. One
-//!        thread may do that with plain operations while its mark is set: see [`bias`]. If none may, every
-//!        thread uses a compare-and-swap.
-//! Cost   a return by the owner that has the bias: five plain stores, no atomic operation; in bulk two and a
-//!        share of the others. In a pool whose buffers two threads return: one compare-and-swap. Each move of
-//!        the bias: about 1,600 cycles.
+//! Pages  `LifeTable` says how the life of a page ends. The owner ends it in a section of the table. Another
+//!        thread that returns the page ([`send`]) only sends the life to the owner; a thread that takes it
+//!        for another use ([`claim`]) ends it with the table's lock.
+//! Frags  the thread that changes the fragment's word gets it: see `life_word`.
+//! Freed  between the check of the life and the message, another thread may return the same buffer, and the
+//!        pool may be freed. So [`send`] touches only static tables and the thread's own lane. What needs the
+//!        pool takes a reference to it under the slot's lock, and finds a freed pool gone.
+//! Cost   a return by the owner: no atomic operation. By another thread: none. A claim by another thread: a
+//!        lock, and about 1,600 cycles if the owner works without the lock.
 
 // UNSAFETY: buffers are made from the words that belong to their tokens.
 #![expect(unsafe_code)]
 
-pub(crate) mod bias;
-
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{Backoff, PageBuf};
+use ::pagepool::{LifeLane, MayHaveRefs, PageBuf, PageLife, Sent};
 
-use crate::error::{CallError, CallResult};
-use crate::handles::directory::{self, BufPlace};
-use crate::handles::life_word::{self, LifeWord};
+use crate::error::{CallError, CallResult, status};
+use crate::handles::directory::{self, DirectoryRow, entry};
 use crate::handles::owner::frag_over;
+use crate::handles::slots;
 use crate::handles::thread::me;
 use crate::handles::token::{HandleKind, Token};
-use crate::handles::view::{PoolView, RUN};
-use bias::{BiasWords, SEVERAL, Wanted};
+use crate::handles::view::{NO_LANE, PoolView, RUN};
 
 /// A buffer taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
     pub(crate) buffer: PageBuf,
     token: Token,
-    word: &'static LifeWord,
     view: &'static PoolView,
 }
 
 /// Takes the buffer of a token, which is refused from now on.
 pub(crate) fn claim(token: Token) -> CallResult<Claimed> {
-    claim_at(directory::find(token)?, token)
-}
-
-#[inline(always)]
-fn claim_at(BufPlace { word, view, .. }: BufPlace, token: Token) -> CallResult<Claimed> {
-    let was = end_life(word, view, token).ok_or(CallError::STALE)?;
+    let row = directory::find(token)?;
+    let bits = end_life(row, token).ok_or(CallError::STALE)?;
+    let view = row.view();
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
-    let buffer = unsafe { buffer_of(token, was, view) };
-    Ok(Claimed { buffer, token, word, view })
+    let buffer = unsafe { buffer_of(view, bits) };
+    Ok(Claimed { buffer, token, view })
 }
 
-/// Claims a plain page, if this thread may do so without moving the bias.
+/// Ends the life of a token; returns the second word of its buffer.
+fn end_life(row: &DirectoryRow, token: Token) -> Option<u64> {
+    if token.is(HandleKind::Frag) {
+        let entry = entry(token.place());
+        return Some(u64::from(entry.word.end(token)?) << 32 | entry.page.load(Relaxed));
+    }
+    let (view, words) = (row.view(), row.page(token));
+    let refs = match view.is_mine() {
+        true => view.guard.owned(|| words.end(token.0)),
+        false => view.guard.claim(words, token.0),
+    };
+    Some(page_word(view.page_of(token), refs?))
+}
+
+/// The second word of a whole page.
 #[inline(always)]
-pub(crate) fn claim_plain(token: Token) -> Option<PageBuf> {
-    let (word, view) = directory::find_page(token)?;
-    let ended = match view.bias.load(Acquire) {
-        bias::SHARED => word.end_plain_together(token),
-        _ => end_biased(view, || word.end_plain(token)) == Some(true),
-    };
-    // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
-    ended.then(|| unsafe { buffer_of(token, token.0, view) })
+fn page_word(page: u32, MayHaveRefs(refs): MayHaveRefs) -> u64 {
+    u64::from(page) | if refs { PageBuf::WITH_REFS } else { 0 }
 }
 
-/// Claims the first tokens, at most [`RUN`], while they are plain pages of one directory row and this thread
-/// may claim them without moving the bias. Passes each buffer to `to`; returns how many.
-#[inline(always)]
-pub(crate) fn claim_run(tokens: &[Token], to: impl FnMut(PageBuf)) -> usize {
-    let Some(&first) = tokens.first().filter(|first| first.is(HandleKind::Page)) else { return 0 };
-    let Ok(found) = directory::find(first) else { return 0 };
-    let ended = |end: fn(&LifeWord, Token) -> bool| {
-        let ends = |&&token: &&Token| {
-            directory::in_one_row(first, token) && end(directory::word_beside(found, first, token), token)
-        };
-        tokens.iter().take(RUN).take_while(ends).count()
-    };
-    let done = match found.view.bias.load(Acquire) {
-        bias::SHARED => ended(LifeWord::end_plain_together),
-        _ => end_biased(found.view, || ended(LifeWord::end_plain)).unwrap_or(0),
-    };
-    // SAFETY: the lives that just ended were begun by the buffers' owners, and ended here alone.
-    tokens[..done].iter().map(|&token| unsafe { buffer_of(token, token.0, found.view) }).for_each(to);
-    done
-}
-
-/// The buffer of a token, in the life that `word` says.
-///
 /// # Safety
-/// The buffer is out in that life, and the caller takes it over or never drops it.
+/// The second word is that of a buffer of the pool that is out, and the caller takes it over or never drops
+/// it.
 #[inline(always)]
-unsafe fn buffer_of(token: Token, word: u64, view: &PoolView) -> PageBuf {
-    let (page, part) = if token.is(HandleKind::Frag) {
-        (directory::entry(token.place()).page.load(Relaxed), word as u32)
-    } else {
-        (u64::from(view.page_of(token)), life_word::part_of_page(word, token))
-    };
+unsafe fn buffer_of(view: &PoolView, bits: u64) -> PageBuf {
     // Not NULL: the pool has a buffer out.
     let core = NonNull::<c_void>::new(view.core.load(Relaxed)).unwrap_or(NonNull::dangling());
     // SAFETY: these are the words that the buffer was made of; the caller guarantees the rest.
-    unsafe { PageBuf::from_token(core, u64::from(part) << 32 | page) }
+    unsafe { PageBuf::from_token(core, bits) }
 }
 
-/// Ends the life of a token. Returns the word before, if this caller ended that life.
+/// The row of a page's token, and the calling thread's lane to its pool; `None` on the owner's thread, or if
+/// the thread has no lane at hand.
 #[inline(always)]
-fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
-    loop {
-        if view.bias.load(Acquire) == bias::SHARED {
-            return word.end(token);
-        }
-        if let Some(ended) = end_biased(view, || word.end_alone(token)) {
-            return ended;
-        }
-        if !life_word::is_in(word.now(), token) {
-            return None; // a stale token must not take the bias
-        }
-        take_bias(word, view, token);
+fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
+    let row = directory::find_page(token)?;
+    let view = row.view();
+    if view.is_mine() {
+        return None;
     }
+    // Before the check of the life, which proves that this is the pool of the life.
+    Some((row, LifeLane::at_hand(view.lane())?))
 }
 
-/// Ends lives with plain operations, if this thread has the bias.
+/// Sends a plain page that is out to its pool, if this thread is not the owner and has a lane at hand; gives
+/// the status of the call, 0. What needs a call is the last thing that it does, so it saves no register.
 #[inline(always)]
-fn end_biased<R>(view: &PoolView, end: impl FnOnce() -> R) -> Option<R> {
-    let mine = mark_of(view);
-    let begun = bias::begin(&view.bias, me(), mine, SEVERAL);
-    let ended = begun.then(end);
-    if begun {
-        bias::take_back(mine);
+fn send(token: Token) -> Option<c_int> {
+    let (row, lane) = away(token)?;
+    if !row.page(token).leave(token.0) {
+        return None;
     }
-    ended
+    Some(match lane.send_quickly(row.view().page_of(token), token.generation()) {
+        Some(true) => 0,
+        Some(false) => send_watched(row, lane, token),
+        None => send_slowly(row, lane, token),
+    })
 }
 
-/// The mark that the calling thread uses if it has the bias.
-#[inline(always)]
-fn mark_of(view: &PoolView) -> &AtomicU64 {
-    if view.is_mine() { &view.returning } else { &view.away.returning }
-}
-
-/// Biases the pool to this thread instead of its owner, or to none.
-///
-/// Wait   until the thread that has the bias has finished its current return, some ten instructions, or 64
-///        times as many in bulk; and for another thread that moves the bias. A waiter sleeps 50 microseconds
-///        at every 1024th pause, so that a waiter with real-time priority lets a thread on its CPU run. The
-///        wait ends when that thread has run those instructions.
+/// A message was sent through a lane whose owner sleeps or has ended.
 #[cold]
-fn take_bias(word: &LifeWord, view: &PoolView, token: Token) {
-    let marks = [&view.returning, &view.away.returning];
-    let words = BiasWords { holder: &view.bias, limit: &view.limit, marks, owner: &view.owner };
-    bias::take(&words, me(), &mut WantedLife { word, view, token, backoff: Backoff::default() });
+#[inline(never)]
+fn send_watched(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
+    if let late @ Sent::Late(_) = lane.after_sending() {
+        send_otherwise(row.view(), &[token], late);
+    }
+    0
 }
 
-struct WantedLife<'a> {
-    word: &'a LifeWord,
-    view: &'a PoolView,
-    token: Token,
-    backoff: Backoff,
+/// Sends a token in the lane's next run of slots.
+#[cold]
+#[inline(never)]
+fn send_slowly(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
+    match lane.send_each(&[token], |token| (row.view().page_of(*token), token.generation())) {
+        Sent::Some(1) => {}
+        sent => send_otherwise(row.view(), &[token], sent),
+    }
+    0
 }
 
-impl Wanted for WantedLife<'_> {
-    fn is_there(&self) -> bool {
-        life_word::is_in(self.word.now(), self.token)
-    }
-
-    fn is_over(&self, token: u64) -> bool {
-        let page = self.view.page_of(Token(token));
-        !self.view.has(page) || self.view.word(page).now() != token
-    }
-
-    fn prepare(&self) {
-        self.view.begin_apart();
-    }
-
-    fn pause(&mut self) {
-        self.backoff.pause();
-    }
-}
-
-/// Returns a whole page of the pool that this thread bound last into the cache, if this thread is the owner
-/// and has the bias. Otherwise changes nothing and returns false.
+/// Sends the first tokens to their pool, at most [`RUN`], while [`send`] would send them and they are of one
+/// directory row; returns how many.
 #[inline(always)]
-pub(crate) fn put_here(token: Token) -> bool {
+pub(crate) fn send_run(tokens: &[Token]) -> usize {
+    let Some((row, lane)) = tokens.first().and_then(|&first| away(first)) else { return 0 };
+    let (first, base) = (tokens[0], row.view().base.load(Relaxed));
+    let leaves = |&&token: &&Token| directory::in_one_row(first, token) && row.page(token).leave(token.0);
+    let n = tokens.iter().take(RUN).take_while(leaves).count();
+    let page_and_half = |token: &Token| ((token.0 as u32).wrapping_sub(base) >> 4, token.generation());
+    match lane.send_each(&tokens[..n], page_and_half) {
+        Sent::Some(sent) if sent == n => {}
+        sent => send_otherwise(row.view(), &tokens[..n], sent),
+    }
+    n
+}
+
+/// Sends a plain page that is out to its pool, on a thread without a lane at hand.
+fn send_first(row: &DirectoryRow, token: Token) -> bool {
+    let view = row.view();
+    let leaves = token.is(HandleKind::Page) && !view.is_mine() && view.lane().0 != NO_LANE && {
+        repair(row.page(token), token.0);
+        row.page(token).leave(token.0)
+    };
+    if leaves {
+        send_otherwise(view, &[token], Sent::Some(0));
+    }
+    leaves
+}
+
+/// Repairs the out word of a plain page that is out in this life.
+fn repair(page: PageLife, life: u64) {
+    if page.is_out(life) && page.out.load(Relaxed) != life - 1 {
+        page.out.store(life, Relaxed);
+    }
+}
+
+/// Sends tokens through the pool itself, after those that were sent through the lane.
+#[cold]
+#[inline(never)]
+fn send_otherwise(view: &'static PoolView, tokens: &[Token], sent: Sent) {
+    let (Sent::Some(n) | Sent::Late(n)) = sent;
+    let lane = view.lane();
+    // The clone keeps the pool's memory: buffers are returned with no lock held.
+    let pool = slots::with_life_behind(view, |life| Ok(life.handle.clone()));
+    match pool {
+        Ok(pool) if pool.lane_key() == lane => {
+            let half = |token: &Token| (view.page_of(*token), token.generation());
+            tokens[n..].iter().map(half).for_each(|(page, half)| pool.put_life(page, half));
+            if let Sent::Late(_) = sent {
+                pool.take_late();
+            }
+        }
+        // The pool is freed: these buffers had returned.
+        _ => LifeLane::at_hand(lane).into_iter().for_each(LifeLane::discard),
+    }
+}
+
+/// Whether a token may be a page of the pool that this thread bound last, and still owns.
+#[inline(always)]
+pub(crate) fn is_here(token: Token) -> bool {
+    let (me, view) = (me(), PoolView::hint(me()));
+    view.has(view.page_of(token)) && view.owner.load(Relaxed) == me
+}
+
+/// Returns a whole page of the pool that this thread bound last into the cache, if this thread is the owner.
+/// Otherwise changes nothing and returns false.
+#[inline(always)]
+fn put_here(token: Token) -> bool {
     let me = me();
     put_into(PoolView::hint(me), token, me)
 }
 
 #[inline(always)]
-pub(crate) fn put(token: Token) -> CallResult<()> {
-    let found = directory::find(token)?;
-    if !put_into(found.view, token, me()) {
-        drop(claim_at(found, token)?.keep());
+fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
+    let page = view.page_of(token);
+    view.has(page) && view.owner.load(Relaxed) == me && view.guard.owned(move || view.put(page, token))
+}
+
+/// The return off the owner's thread, most likely. Not inlined: each case gets only the stack that it needs.
+#[inline(never)]
+pub(crate) extern "C" fn put_away(token: Token) -> c_int {
+    send(token).unwrap_or_else(|| put_any(token))
+}
+
+/// Any return.
+#[inline(never)]
+pub(crate) extern "C" fn put_any(token: Token) -> c_int {
+    if put_here(token) { 0 } else { status(|| put(token)) }
+}
+
+/// Returns any buffer.
+fn put(token: Token) -> CallResult<()> {
+    let row = directory::find(token)?;
+    if put_into(row.view(), token, me()) || send_first(row, token) {
+        return Ok(());
     }
+    drop(claim(token)?.keep());
     Ok(())
 }
 
 /// Returns the first tokens into the cache of their pool while they are its whole pages, if this thread is
-/// the owner and has the bias; returns how many.
+/// the owner; returns how many.
 #[inline(always)]
 pub(crate) fn put_run(tokens: &[Token]) -> usize {
     let (me, Some(&first)) = (me(), tokens.first()) else { return 0 };
     let hint = PoolView::hint(me);
-    let found = || directory::find(first).map_or(hint, |found| found.view);
+    let found = || directory::find(first).map_or(hint, DirectoryRow::view);
     let view = if hint.has(hint.page_of(first)) { hint } else { found() };
     if view.owner.load(Relaxed) != me {
         return 0;
     }
-    end_biased(view, || view.put_run(tokens)).unwrap_or(0)
-}
-
-#[inline(always)]
-fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
-    let page = view.page_of(token);
-    if !view.has(page) || view.owner.load(Relaxed) != me {
-        return false;
-    }
-    let begun = bias::begin(&view.bias, me, &view.returning, token.0);
-    let done = begun && view.put(page, token);
-    if begun && !done {
-        bias::take_back(&view.returning);
-    }
-    done
+    view.guard.owned(|| view.put_run(tokens))
 }
 
 /// Ends the token of a buffer that was kept: a fragment's place becomes free.
@@ -241,7 +262,7 @@ impl Claimed {
         self,
         to: impl FnOnce(PageBuf) -> Result<T, (PageBuf, CallError)>,
     ) -> CallResult<T> {
-        let Self { buffer, token, word, view } = self;
+        let Self { buffer, token, view } = self;
         match to(buffer) {
             Ok(taken) => {
                 // The taker keeps the pool alive, until this caller passes the result on.
@@ -249,7 +270,7 @@ impl Claimed {
                 Ok(taken)
             }
             Err((buffer, error)) => {
-                Self { buffer, token, word, view }.put_back();
+                Self { buffer, token, view }.put_back();
                 Err(error)
             }
         }
@@ -257,9 +278,17 @@ impl Claimed {
 
     /// Makes the token name the buffer again, as it is now.
     pub(crate) fn put_back(self) {
-        let (_, place) = self.buffer.into_token();
-        self.word.resume(self.token, (place >> 32) as u32);
+        let (page, (_, bits)) = (self.buffer.page().0, self.buffer.into_token());
+        match self.token.is(HandleKind::Frag) {
+            true => entry(self.token.place()).word.resume(self.token, (bits >> 32) as u32),
+            false => self.view.guard.page(page).resume(self.token.0, refs_of(bits)),
+        }
     }
+}
+
+/// Whether the page with this second word may have references.
+fn refs_of(bits: u64) -> MayHaveRefs {
+    MayHaveRefs(bits >> 32 != 0)
 }
 
 pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) -> CallResult<R> {
@@ -269,19 +298,48 @@ pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) ->
     Ok(done)
 }
 
+/// Lends the buffer of a token, for work that leaves the handle as it is and may call back. On the owner's
+/// thread the token is refused meanwhile; elsewhere the owner is not slowed for that.
+pub(crate) fn lend<R>(token: Token, work: impl FnOnce(&mut PageBuf) -> R) -> CallResult<R> {
+    let row = directory::find(token)?;
+    let view = row.view();
+    if token.is(HandleKind::Frag) || view.is_mine() {
+        return change(token, work);
+    }
+    // Keeps the pool's memory, whatever a callback returns.
+    let _pool = slots::with_life_behind(view, |life| Ok(life.handle.clone()))?;
+    let refs = refs_now(row.page(token), token.0).ok_or(CallError::STALE)?;
+    // SAFETY: the life has not ended, so this is its pool. The value is never dropped.
+    let buffer = unsafe { buffer_of(view, page_word(view.page_of(token), refs)) };
+    Ok(work(&mut ManuallyDrop::new(buffer)))
+}
+
 /// Reads the buffer of a token that the caller holds. If another thread returns it during the call, the
 /// result means nothing.
 #[inline(always)]
 pub(crate) fn read<R>(token: Token, read: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
-    let BufPlace { word, view, .. } = directory::find(token)?;
-    let now = word.now();
-    if !life_word::is_in(now, token) {
-        return Err(CallError::STALE);
-    }
+    let row = directory::find(token)?;
+    let view = row.view();
+    let bits = if token.is(HandleKind::Frag) {
+        let entry = entry(token.place());
+        entry.word.part(token).map(|part| u64::from(part) << 32 | entry.page.load(Relaxed))
+    } else {
+        refs_now(row.page(token), token.0).map(|refs| page_word(view.page_of(token), refs))
+    };
     // SAFETY: the token was given out, and its life has not ended. The value made here is never dropped; the
     // caller keeps its own.
-    let buffer = ManuallyDrop::new(unsafe { buffer_of(token, now, view) });
+    let buffer = ManuallyDrop::new(unsafe { buffer_of(view, bits.ok_or(CallError::STALE)?) });
     Ok(read(&buffer))
+}
+
+/// Whether the page may have references, if it is out in this life.
+#[inline(always)]
+fn refs_now(page: PageLife, life: u64) -> Option<MayHaveRefs> {
+    let out = page.out.load(Acquire);
+    if out == life {
+        return Some(MayHaveRefs(false));
+    }
+    page.is_out(life).then_some(MayHaveRefs(out == life - 1))
 }
 
 #[cfg(test)]
@@ -296,8 +354,8 @@ mod tests {
 
     fn new_pool() -> Token {
         let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
-        let pool = Pool::new(PoolParams::default(), arena).unwrap();
-        let pool = slots::insert(pool, 1024, 0).unwrap();
+        let make = |lives| Ok(Pool::with_lives(PoolParams::default(), arena, lives).unwrap());
+        let pool = slots::insert(1024, 0, make).unwrap();
         binding::bind(pool).unwrap();
         pool
     }
@@ -310,55 +368,99 @@ mod tests {
         thread::scope(|threads| threads.spawn(work).join().unwrap())
     }
 
-    fn holder(pool: Token) -> u64 {
-        slots::view(pool).unwrap().bias.load(Relaxed)
+    fn returned_twice(pool: Token) -> u64 {
+        slots::handle(pool).unwrap().stats().returned_twice
     }
 
     #[test]
-    fn the_bias_moves_to_one_other_thread_and_then_is_shared() {
+    fn a_return_elsewhere_changes_nothing_for_the_owner() {
         let pool = new_pool();
         let view = slots::view(pool).unwrap();
-        put(alloc(pool)).unwrap();
-        assert!(holder(pool) == me() && view.limit.load(Relaxed) != 0);
         let pages = [alloc(pool), alloc(pool), alloc(pool)];
         elsewhere(|| {
             for page in pages {
                 put(page).unwrap();
-                assert!(holder(pool) == me() && view.limit.load(Relaxed) == 0);
-                assert!(put(page).is_err(), "it has returned");
+                assert!(put(page).is_err() && claim(page).is_err() && read(page, |_| ()).is_err());
             }
         });
         assert!(pages.into_iter().all(|page| put(page).is_err()), "they have returned");
-        assert_ne!(holder(pool), bias::SHARED, "a stale token takes nothing");
-        put(alloc(pool)).unwrap();
-        assert_eq!(holder(pool), bias::SHARED);
+        assert!(view.guard.limit.load(Relaxed) != 0);
+        let again: Vec<Token> = (0..64).map(|_| alloc(pool)).collect();
+        assert!(pages.iter().all(|page| !again.contains(page)), "a new life has a new token");
+        assert_eq!((put_run(&again), returned_twice(pool)), (64, 0));
         binding::destroy(pool).unwrap();
     }
 
+    /// As if two threads had found the page out at the same moment.
     #[test]
-    fn a_thread_that_took_the_bias_over_has_it_as_the_owner() {
-        let pool = new_pool();
-        let page = alloc(pool);
-        binding::unbind(pool).unwrap();
-        binding::bind(pool).unwrap();
-        let view = slots::view(pool).unwrap();
-        thread::scope(|threads| {
-            let (unbound, is_unbound) = std::sync::mpsc::channel();
-            let (returned, has_returned) = std::sync::mpsc::channel();
-            threads.spawn(move || {
+    fn of_two_returns_at_the_same_moment_one_is_refused() {
+        for owner_first in [false, true] {
+            let pool = new_pool();
+            let view = slots::view(pool).unwrap();
+            let page = alloc(pool);
+            elsewhere(|| {
                 put(page).unwrap();
-                returned.send(()).unwrap();
-                is_unbound.recv().unwrap();
-                binding::bind(pool).unwrap();
-                assert!(holder(pool) == me() && view.limit.load(Relaxed) != 0);
-                put(alloc(pool)).unwrap();
-                assert_eq!(holder(pool), me());
-                binding::destroy(pool).unwrap();
+                view.guard.page(view.page_of(page)).out.store(page.0, Relaxed);
+                if !owner_first {
+                    put(page).unwrap();
+                }
             });
-            has_returned.recv().unwrap();
-            binding::unbind(pool).unwrap();
-            unbound.send(()).unwrap();
-        });
+            if owner_first {
+                put(page).unwrap();
+            }
+            let all: Vec<Token> = std::iter::from_fn(|| {
+                enter(pool, |owned| owned.token_for(owned.bound.alloc_page().ok_or(CallError::STALE)?)).ok()
+            })
+            .collect();
+            assert_eq!((all.len(), returned_twice(pool)), (1024, 1));
+            all.into_iter().for_each(|page| put(page).unwrap());
+            binding::destroy(pool).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_claim_elsewhere_slows_the_owner_for_a_while() {
+        let pool = new_pool();
+        let view = slots::view(pool).unwrap();
+        let page = alloc(pool);
+        elsewhere(|| drop(claim(page).unwrap().keep()));
+        assert_eq!(view.guard.limit.load(Relaxed), 0);
+        assert!(claim(page).is_err() && put(page).is_err());
+        (0..100).for_each(|_| put(alloc(pool)).unwrap());
+        assert_ne!(view.guard.limit.load(Relaxed), 0);
+        binding::destroy(pool).unwrap();
+    }
+
+    /// Two threads return the same buffers, and a third claims them: each page is out once at the end.
+    #[test]
+    fn threads_that_race_for_buffers_damage_nothing() {
+        for round in 0..200 {
+            let pool = new_pool();
+            let pages: Vec<Token> = (0..32).map(|_| alloc(pool)).collect();
+            let work = |first: usize, claims: bool| {
+                for at in 0..pages.len() {
+                    let page = pages[(first + at) % pages.len()];
+                    match claims && at % 3 == 0 {
+                        true => drop(claim(page).map(Claimed::keep)),
+                        false => drop(put(page)),
+                    }
+                }
+            };
+            thread::scope(|threads| {
+                threads.spawn(|| work(round % 32, false));
+                threads.spawn(|| work(round * 5 % 32, true));
+                work(round * 7 % 32, round % 2 == 0);
+            });
+            let next = || enter(pool, |owned| Ok(owned.bound.alloc_page())).unwrap();
+            let held: Vec<PageBuf> = std::iter::from_fn(next).collect();
+            let mut all: Vec<u32> = held.iter().map(|page| page.page().0).collect();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 1024, "round {round}");
+            drop(held);
+            binding::destroy(pool).unwrap();
+            slots::reap();
+        }
     }
 
     /// Lives begin on the owner's thread and on another one, and end on either: no token comes twice, and
@@ -380,14 +482,12 @@ mod tests {
                 };
                 seen.extend(pages.iter().filter(|_| round % 3 != 2));
                 let put_all = |pages: &[Token]| pages.iter().for_each(|&page| put(page).unwrap());
-                // Whether these two may claim depends on who returned the last ones.
-                let run = || put_all(&pages[claim_run(&pages, drop)..]);
-                let plain = |page: Token| claim_plain(page).map_or_else(|| put_all(&[page]), drop);
+                let run = || put_all(&pages[send_run(&pages)..]);
                 match round % 4 {
                     0 => put_all(&pages),
                     1 => elsewhere(|| put_all(&pages)),
                     2 => elsewhere(run),
-                    _ => elsewhere(|| pages.into_iter().for_each(plain)),
+                    _ => elsewhere(|| pages.into_iter().for_each(|page| drop(claim(page).unwrap().keep()))),
                 }
             }
             let all = seen.len();

@@ -1,10 +1,11 @@
-//! The directory: from the place in a token to the buffer's [`LifeWord`] and its pool.
+//! The directory: from the place in a token to its pool and to the words that know the buffer's life.
 //!
-//! What   one word per page of a pool, found by the page's number; one [`FragEntry`] per fragment that is
-//!        out. A directory finds the pool and the entries by the token's place, 4096 places a row.
+//! What   two words per page of a pool, found by the page's number: see `LifeTable`. One [`FragEntry`] per
+//!        fragment that is out. A directory finds the pool and the entries by the token's place, 4096 places
+//!        a row.
 //! Life   words, entries and the directory are never freed, only reused: any token can be looked up at any
-//!        time. `life_word` decides whether the token is current.
-//! Cost   8 bytes per page in use, 16 where beginnings are apart (`view`); 16 per fragment.
+//!        time. The words decide whether the token is current.
+//! Cost   16 bytes per page in use, and per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
@@ -13,17 +14,20 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ::pagepool::lasting_zeroes;
+use ::pagepool::{PageLife, lasting_zeroes};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::life_word::LifeWord;
 use crate::handles::token::{HandleKind, Token};
-use crate::handles::view::{PoolView, fetch_to_write};
+use crate::handles::view::PoolView;
 
 /// log2 of the places in a row of the directory.
 pub(crate) const ROW_SHIFT: u32 = 12;
 const IN_ROW: u32 = (1 << ROW_SHIFT) - 1;
 const ROWS: usize = 1 << 16;
+/// Words between the two tables of pages: a CPU takes addresses with the same lower 12 bits for the same at
+/// first, and a return uses both words of a page.
+const SKEW: usize = 264;
 
 /// A fragment's life and its page; while the entry is free, `page` is the next free place plus one.
 #[repr(C)]
@@ -36,15 +40,18 @@ pub(crate) struct FragEntry {
 #[repr(C, align(32))]
 pub(crate) struct DirectoryRow {
     pub(crate) view: AtomicPtr<PoolView>,
-    kind: AtomicU64,
-    /// This row's words of pages, or entries of fragments.
-    lives: AtomicPtr<LifeWord>,
+    pub(crate) kind: AtomicU64,
+    /// This row's out words of pages, or entries of fragments.
+    pub(crate) words: AtomicPtr<u8>,
+    /// This row's lives of pages.
+    lives: AtomicPtr<AtomicU64>,
 }
 
 pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
     DirectoryRow {
         view: AtomicPtr::new(ptr::null_mut()),
         kind: AtomicU64::new(0),
+        words: AtomicPtr::new(ptr::null_mut()),
         lives: AtomicPtr::new(ptr::null_mut()),
     }
 }; ROWS];
@@ -55,9 +62,7 @@ pub(crate) struct PlaceRange {
     kind: HandleKind,
     first: u32,
     count: u32,
-    pub(crate) lives: *mut LifeWord,
-    /// Whether [`beginnings`](Self::beginnings) were used.
-    apart: bool,
+    words: *mut u8,
 }
 
 // SAFETY: the address is that of atomics that are never freed.
@@ -106,11 +111,6 @@ impl PlaceRange {
         Ok(rows)
     }
 
-    /// Records whether the pool of these pages used their second words.
-    pub(crate) fn remember_beginnings(&mut self, view: &PoolView) {
-        self.apart |= !view.beginnings.load(Relaxed).is_null();
-    }
-
     /// Returns the range; none of its buffers is out.
     pub(crate) fn release(self) {
         places().free.push(self); // room for all rows was reserved
@@ -121,14 +121,14 @@ impl PlaceRange {
         DIRECTORY.get(first..first + self.count as usize).unwrap_or(&[])
     }
 
-    /// The second words of pages, by page number: see `PoolView::beginnings`.
-    pub(crate) fn beginnings(&self) -> *mut LifeWord {
-        self.lives.wrapping_add((self.count as usize) << ROW_SHIFT)
+    /// The out words of pages, by page number.
+    pub(crate) fn outs(&self) -> *mut AtomicU64 {
+        self.words.cast()
     }
 
-    /// Whether an earlier pool used the second words of these pages; they are then not zero.
-    pub(crate) fn has_beginnings(&self) -> bool {
-        self.apart
+    /// The lives of pages, by page number.
+    pub(crate) fn lives(&self) -> *mut AtomicU64 {
+        self.outs().wrapping_add(((self.count as usize) << ROW_SHIFT) + SKEW)
     }
 
     /// The first place, as tokens have it.
@@ -151,14 +151,15 @@ impl PlaceAllocator {
         self.free.try_reserve(made)?;
         // A page has two words, in two tables; a fragment has one entry.
         let (each, tables) = match kind {
-            HandleKind::Page => (size_of::<LifeWord>(), 2),
+            HandleKind::Page => (size_of::<AtomicU64>(), 2),
             _ => (size_of::<FragEntry>(), 1),
         };
-        let bytes = (count as usize * each * tables) << ROW_SHIFT;
-        let lives = lasting_zeroes(bytes.max(each)).map_err(|_| CallError::NO_MEMORY)?.as_ptr();
-        let rows = PlaceRange { kind, first, count, lives: lives.cast(), apart: false };
+        let bytes = ((count as usize * each * tables) << ROW_SHIFT) + SKEW * each;
+        let words = lasting_zeroes(bytes.max(each)).map_err(|_| CallError::NO_MEMORY)?.as_ptr();
+        let rows = PlaceRange { kind, first, count, words };
         for (at, row) in rows.rows().iter().enumerate() {
-            row.lives.store(lives.wrapping_add((at * each) << ROW_SHIFT).cast(), Relaxed);
+            row.words.store(words.wrapping_add((at * each) << ROW_SHIFT), Relaxed);
+            row.lives.store(rows.lives().wrapping_add(at << ROW_SHIFT), Relaxed);
         }
         self.made = made as u32;
         Ok(rows)
@@ -167,9 +168,9 @@ impl PlaceAllocator {
 
 /// The entry of a place that is or was a fragment's.
 pub(crate) fn entry(place: u32) -> &'static FragEntry {
-    let lives = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].lives.load(Relaxed).cast::<FragEntry>();
+    let words = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].words.load(Relaxed).cast::<FragEntry>();
     // SAFETY: rows of fragments have an entry for every place, and callers pass such a place.
-    let entry = unsafe { lives.add((place & IN_ROW) as usize) };
+    let entry = unsafe { words.add((place & IN_ROW) as usize) };
     // SAFETY: entries are atomics and never freed.
     unsafe { &*entry }
 }
@@ -179,72 +180,54 @@ pub(crate) fn next_free(place: u32) -> u64 {
     entry(place).page.load(Relaxed)
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct BufPlace {
-    pub(crate) word: &'static LifeWord,
-    pub(crate) view: &'static PoolView,
-    /// The words of its row.
-    lives: *const LifeWord,
+impl DirectoryRow {
+    #[inline(always)]
+    fn of(token: Token) -> &'static Self {
+        &DIRECTORY[(token.0 as u32 >> 16) as usize]
+    }
+
+    /// The pool that has the row's places. The row has a kind.
+    #[inline(always)]
+    pub(crate) fn view(&self) -> &'static PoolView {
+        // SAFETY: a row with a kind has a view, which is static.
+        unsafe { &*self.view.load(Acquire) }
+    }
+
+    /// The words of a page. The row is of pages; the token may be of another row, and finds its place.
+    #[inline(always)]
+    pub(crate) fn page(&self, token: Token) -> PageLife {
+        let at = (token.place() & IN_ROW) as usize;
+        let word = |words: *mut AtomicU64| {
+            // SAFETY: a row of pages has both words for every place.
+            let word = unsafe { words.add(at) };
+            // SAFETY: words are atomics and never freed.
+            unsafe { &*word }
+        };
+        PageLife { life: word(self.lives.load(Relaxed)), out: word(self.words.load(Relaxed).cast()) }
+    }
 }
 
-/// Looks up a buffer's token. The result may be in another life by now.
+/// The row of a buffer's token. The token may be of an earlier life.
 #[inline(always)]
-pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
-    let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
-    let kind = row.kind.load(Acquire);
-    if kind == 0 || kind != token.0 & 15 || token.generation() & 1 == 0 {
-        return Err(CallError::NO_HANDLE);
-    }
-    let words_each = if kind == HandleKind::Page as u64 { 1 } else { 2 };
-    let at = (token.place() & IN_ROW) as usize * words_each;
-    // SAFETY: a row with a kind has a word or an entry, which begins with its word, for every place.
-    let lives = row.lives.load(Relaxed).cast_const();
-    // SAFETY: a row with a kind has a word or an entry, which begins with its word, for every place.
-    let word = unsafe { lives.add(at) };
-    // SAFETY: words are atomics and never freed.
-    let word = unsafe { &*word };
-    // SAFETY: a row with a kind has a view, which is static.
-    Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) }, lives })
+pub(crate) fn find(token: Token) -> CallResult<&'static DirectoryRow> {
+    let row = DirectoryRow::of(token);
+    let kind = row.kind.load(Acquire); // pairs with take()
+    let may_be = kind != 0 && kind == token.0 & 15 && token.generation() & 1 != 0;
+    may_be.then_some(row).ok_or(CallError::NO_HANDLE)
 }
 
-/// Looks up the token of a page: its word, which says whether it is out, and its pool.
+/// The row of a page's token, if it is one of pages: for paths that compare the token with its words.
 #[inline(always)]
-pub(crate) fn find_page(token: Token) -> Option<(&'static LifeWord, &'static PoolView)> {
-    let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
-    if !token.is(HandleKind::Page) || row.kind.load(Acquire) != HandleKind::Page as u64 {
-        return None;
-    }
-    // SAFETY: a row of pages has a word for every place.
-    let word = unsafe { row.lives.load(Relaxed).add((token.place() & IN_ROW) as usize) };
-    // SAFETY: words are atomics and never freed.
-    let word = unsafe { &*word };
-    // SAFETY: a row with a kind has a view, which is static.
-    Some((word, unsafe { &*row.view.load(Relaxed) }))
-}
-
-/// Prefetches the words of these tokens, mostly of pages, for a thread that will end their lives: see
-/// [`fetch_to_write`].
-pub(crate) fn fetch_words(tokens: &[Token]) {
-    for &token in tokens {
-        let lives = DIRECTORY[(token.0 as u32 >> 16) as usize].lives.load(Relaxed);
-        fetch_to_write(lives.wrapping_add((token.place() & IN_ROW) as usize));
-    }
+pub(crate) fn find_page(token: Token) -> Option<&'static DirectoryRow> {
+    let row = DirectoryRow::of(token);
+    let pages = row.kind.load(Acquire) == HandleKind::Page as u64; // pairs with take()
+    (pages && token.is(HandleKind::Page)).then_some(row)
 }
 
 /// Whether two tokens have the same kind and row, and so the same pool, if they have one.
 #[inline(always)]
 pub(crate) fn in_one_row(one: Token, other: Token) -> bool {
     (one.0 ^ other.0) as u32 & (!0 << 16 | 15) == 0
-}
-
-/// The word of `token`, in the row of `at`, whose lookup gave `found`.
-#[inline(always)]
-pub(crate) fn word_beside(found: BufPlace, at: Token, token: Token) -> &'static LifeWord {
-    debug_assert!(in_one_row(at, token) && at.is(HandleKind::Page));
-    // SAFETY: a row of pages has a word for every place.
-    let word = unsafe { found.lives.add((token.place() & IN_ROW) as usize) };
-    // SAFETY: words are atomics and never freed.
-    unsafe { &*word }
 }
 
 #[cfg(test)]
@@ -275,8 +258,8 @@ mod tests {
     fn the_places_of_a_large_pool_cost_what_is_used() {
         const PAGES: u32 = 1 << 24;
         let places = PlaceRange::for_pages(PAGES, &VIEWS[0]).unwrap();
-        let begin = places.lives as usize;
-        let cost = resident_bytes(begin..begin + 2 * size_of::<LifeWord>() * PAGES as usize);
+        let begin = places.words as usize;
+        let cost = resident_bytes(begin..begin + 2 * size_of::<AtomicU64>() * PAGES as usize);
         places.release();
         assert!(cost < 16 << 20, "{cost} bytes are resident for {PAGES} places that nobody used");
     }

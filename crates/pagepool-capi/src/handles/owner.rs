@@ -19,7 +19,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use ::pagepool::{Bound, CachedAddrs, DeviceAddr, PageBuf};
+use ::pagepool::{Bound, CachedAddrs, DeviceAddr, MayHaveRefs, PageBuf};
 
 use crate::caller::Caller;
 use crate::error::{CallError, CallResult};
@@ -27,7 +27,7 @@ use crate::handles::directory;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots;
 use crate::handles::slots::turn;
-use crate::handles::token::{HandleKind, Token};
+use crate::handles::token::{HandleKind, Token, first_generation};
 use crate::handles::view::PoolView;
 
 /// Limit of the owner's list of free entries: as many as a row has.
@@ -116,7 +116,7 @@ impl OwnerCall<'_> {
 
     pub(crate) fn check_buffer(&self, buf: Token) -> CallResult<()> {
         const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the buffer belongs to another pool");
-        if std::ptr::eq(directory::find(buf)?.view, self.view) { Ok(()) } else { Err(ANOTHERS) }
+        if std::ptr::eq(directory::find(buf)?.view(), self.view) { Ok(()) } else { Err(ANOTHERS) }
     }
 
     /// Gives a buffer of this pool a token. Without memory for the token, the buffer returns to the pool.
@@ -128,10 +128,13 @@ impl OwnerCall<'_> {
     }
 }
 
+/// Begins the life of a whole page's token.
 pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
-    let (_, place) = buffer.into_token();
-    view.begin_life(page, (place >> 32) as u32)
+    let (_, bits) = buffer.into_token();
+    let refs = MayHaveRefs(bits >> 32 != 0);
+    let first = || u64::from(first_generation()) << 32 | u64::from(view.place_of(page));
+    Token(view.guard.page(page).begin(refs, first))
 }
 
 /// A free entry for a fragment of a pool of which the caller has a buffer, on any thread. Dropping it frees
@@ -256,8 +259,8 @@ mod tests {
     impl TwoThreads {
         fn new() -> Self {
             let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
-            let pool = Pool::new(PoolParams::default(), arena).unwrap();
-            let pool = slots::insert(pool, 1024, 0).unwrap();
+            let make = |lives| Ok(Pool::with_lives(PoolParams::default(), arena, lives).unwrap());
+            let pool = slots::insert(1024, 0, make).unwrap();
             binding::bind(pool).unwrap();
             let ((tasks, todo), (results, done)) = (channel::<Task>(), channel());
             std::thread::spawn(move || {

@@ -14,14 +14,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
+use ::pagepool::{LifeTable, Pool, PoolRef, Shutdown, Tag};
 
 use crate::error::{CallError, CallResult};
-use crate::handles::claim::bias;
 use crate::handles::directory::{PlaceRange, next_free};
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::token::{Generations, HandleKind, KIND_BITS, Token};
-use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
+use crate::handles::view::{MAX_POOLS, NO_LANE, PoolView, VIEWS};
 
 /// Where the owner's half is.
 pub(crate) enum Half {
@@ -142,47 +141,82 @@ pub(crate) fn with_life_behind<R>(
     call(life_of(at as u32).as_mut().ok_or(CallError::STALE)?)
 }
 
-/// Gives a new pool a slot and a token. Its provider has `pages` base pages.
-pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
+/// Makes a pool, and gives it a slot and a token. Its provider has `pages` base pages.
+pub(crate) fn insert(
+    pages: u32,
+    order: u8,
+    make: impl FnOnce(&'static LifeTable) -> CallResult<Pool>,
+) -> CallResult<Token> {
     reap();
     let mut taken = Vec::new();
     taken.try_reserve(1)?;
-    let at = free_slot()?;
-    let (slot, view) = (&SLOTS[at as usize % MAX_POOLS], &VIEWS[at as usize % MAX_POOLS]);
-    let free_slot_again = |_: &CallError| list().free.push(at); // room for every slot was reserved
-    let words = PlaceRange::for_pages(pages, view).inspect_err(free_slot_again)?;
+    let free = FreeSlot(free_slot()?);
+    let (slot, view) = (&SLOTS[free.0 as usize % MAX_POOLS], &VIEWS[free.0 as usize % MAX_POOLS]);
+    let words = FreeWords(PlaceRange::for_pages(pages, view)?);
+    view.guard.begin(words.0.lives(), words.0.outs(), pages);
+    let pool = make(&view.guard)?;
+    let (at, words) = (free.keep(), words.keep());
     taken.push(words);
     let generations = Generations(slot.generations.load(Relaxed)).next();
     let token = Token::new(HandleKind::Pool, at, generations.latest());
+    describe(view, &pool.handle(), words, order);
     let handle = pool.handle();
-    let bias = if ::pagepool::fences_are_free() { bias::FREE } else { bias::SHARED };
-    view.bias.store(bias, Relaxed);
-    view.no_owner.store(0, Relaxed);
-    view.core.store(handle.token().as_ptr(), Relaxed);
-    view.words.store(words.lives, Relaxed);
-    view.away.beginnings.store(words.beginnings(), Relaxed);
-    view.beginnings.store(ptr::null_mut(), Relaxed);
-    if words.has_beginnings() || bias == bias::SHARED {
-        view.begin_apart();
-    }
-    view.base.store(words.first_place() << KIND_BITS | HandleKind::Page as u32, Relaxed);
-    view.pages.store(pages, Relaxed);
-    let memory = handle.area().base().map_or(0, |base| base as u64);
-    view.memory.store(memory, Relaxed);
-    view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
-    view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
-    let base_page = handle.area().page_size() as u64;
-    view.base_page.store(base_page, Relaxed);
-    view.away.page_size.store(base_page << order, Relaxed);
-    let away = &view.away;
-    for count in [&view.limit, &view.returning, &away.returning, &away.returned_frags] {
-        count.store(0, Relaxed);
-    }
     let life = PoolLife { half: Half::Idle(pool), handle, tags: Vec::new(), frags: 0, taken };
     *life_of(at) = Some(Box::new(life));
     slot.generations.store(generations.0, Relaxed);
     view.token.store(token.0, Release); // pairs with view()
     Ok(token)
+}
+
+/// Writes the row of a new pool.
+fn describe(view: &PoolView, pool: &PoolRef, words: PlaceRange, order: u8) {
+    let (pages, memory) = (view.guard.pages.load(Relaxed), pool.area().base().map_or(0, |base| base as u64));
+    view.no_owner.store(0, Relaxed);
+    view.core.store(pool.token().as_ptr(), Relaxed);
+    view.set_lane(if pool.takes_lives() { pool.lane_key() } else { (NO_LANE, 0) });
+    view.base.store(words.first_place() << KIND_BITS | HandleKind::Page as u32, Relaxed);
+    view.pages.store(pages, Relaxed);
+    view.memory.store(memory, Relaxed);
+    view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
+    view.own.store(Box::into_raw(Box::new(OwnerHalf::new(pool.clone()))), Relaxed);
+    let base_page = pool.area().page_size() as u64;
+    view.base_page.store(base_page, Relaxed);
+    view.page_size.store(base_page << order, Relaxed);
+    view.away.returned_frags.store(0, Relaxed);
+}
+
+/// A slot without a pool; free again when dropped.
+struct FreeSlot(u32);
+
+impl FreeSlot {
+    fn keep(self) -> u32 {
+        let at = self.0;
+        std::mem::forget(self);
+        at
+    }
+}
+
+impl Drop for FreeSlot {
+    fn drop(&mut self) {
+        list().free.push(self.0); // room for every slot was reserved
+    }
+}
+
+/// The places of a pool that is not made yet; free again when dropped.
+struct FreeWords(PlaceRange);
+
+impl FreeWords {
+    fn keep(self) -> PlaceRange {
+        let words = self.0;
+        std::mem::forget(self);
+        words
+    }
+}
+
+impl Drop for FreeWords {
+    fn drop(&mut self) {
+        self.0.release();
+    }
 }
 
 fn free_slot() -> CallResult<u32> {
@@ -224,11 +258,8 @@ fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
     let mut list = list();
     let which = list.ended.iter().position(|ended| Arc::ptr_eq(&ended.shutdown, end))?;
     let at = list.ended.swap_remove(which).slot;
-    let mut life = life_of(at).take();
+    let life = life_of(at).take();
     let view = &VIEWS[at as usize % MAX_POOLS];
-    for rows in life.iter_mut().flat_map(|life| &mut life.taken) {
-        rows.remember_beginnings(view);
-    }
     let own = view.own.swap(ptr::null_mut(), Relaxed);
     if !own.is_null() {
         // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so no thread is its owner or has a

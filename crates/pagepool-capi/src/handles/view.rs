@@ -4,35 +4,35 @@
 //!        into its users. A token names its row, and the row has the whole token, so any value from C can be
 //!        looked up.
 //! Who    `owner`: only the owner writes its own thread there, so comparing needs no order. `cache` and `own`
-//!        lead to memory of the owner; `words` and `beginnings` to words that other threads use, too.
-//!        `returning` is written by the owner alone; `bias`, `limit` and `beginnings` also by a thread that
-//!        takes the bias, `turn` and `away` by any thread, `cache` by a thread that binds. The rest is
-//!        written while the token is 0.
+//!        lead to memory of the owner. `guard` says who writes what in it. `away` is written by any thread,
+//!        `cache` by a thread that binds. The rest is written while the token is 0.
 //! Life   addresses in a row are valid as long as its token is. That ends on the owner's thread, or while
 //!        there is no owner.
-//! Lines  the first has what every thread reads; it is written when the pool is bound, and when another
-//!        thread takes its bias. The second is the owner's, who writes it with each buffer. The others are
-//!        those of other threads.
-//! Layout part of the inline interface, as are `DirectoryRow`, `CacheHead`, the bits of a token and the
-//!        words' next lives: inline.rs makes a number of it, and programs that know another number call the
-//!        library.
+//! Lines  the first has what every thread reads; it is written when the pool is bound. `guard` begins with a
+//!        line that is written when a thread claims a buffer. The owner writes the line after that with each
+//!        buffer.
+//! Layout part of the inline interface, as are `LifeTable`, `DirectoryRow`, `CacheHead`, the bits of a token
+//!        and the step between lives: inline.rs makes a number of it, and programs that know another number
+//!        call the library.
 
-// UNSAFETY: follows the addresses in the row; one prefetch instruction.
+// UNSAFETY: follows the addresses in the row.
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::with_exposed_provenance_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
 
-use ::pagepool::CacheHead;
+use ::pagepool::{CacheHead, LifeTable};
 
-use crate::handles::life_word::LifeWord;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
 use crate::handles::token::{KIND_BITS, Token};
 
-/// Limit of buffers that a thread allocates or returns together: a thread that takes its bias waits for them.
+/// Limit of buffers that a thread allocates or returns together: a thread that claims one waits for them.
 pub(crate) const RUN: usize = 64;
 
 pub(crate) const MAX_POOLS: usize = 4096;
@@ -43,49 +43,42 @@ pub(crate) struct PoolView {
     pub(crate) token: AtomicU64,
     /// The thread that the pool is bound to, as [`me`] names it, or 0.
     pub(crate) owner: AtomicU64,
-    /// The thread that may return buffers without an atomic operation, or a state: see `claim::bias`.
-    pub(crate) bias: AtomicU64,
     /// The lower half of the token of page 0.
     pub(crate) base: AtomicU32,
     /// Pages of the pool's area.
     pub(crate) pages: AtomicU32,
-    /// The lives of pages, by number.
-    pub(crate) words: AtomicPtr<LifeWord>,
     /// The owner's cache: its head, followed by page numbers.
     pub(crate) cache: AtomicPtr<CacheHead>,
-    /// The pool's core, the first word of every buffer of this pool.
-    pub(crate) core: AtomicPtr<c_void>,
-    /// The cache's limit while the owner has the bias, otherwise 0: see `claim::bias`.
-    pub(crate) limit: AtomicU64,
-    /// The owner's mark: see `claim::bias`.
-    pub(crate) returning: AtomicU64,
-    /// The beginnings of each page's next life, or NULL: see [`begin_apart`](Self::begin_apart).
-    pub(crate) beginnings: AtomicPtr<LifeWord>,
-    pub(crate) own: AtomicPtr<OwnerHalf>,
     /// The address of page 0 for the CPU.
     pub(crate) memory: AtomicU64,
     /// How many pages' bytes the CPU can read: all, or none.
     pub(crate) readable: AtomicU64,
     /// Bytes of a base page.
     pub(crate) base_page: AtomicU64,
+    /// With what a thread finds its lane to the pool, or [`NO_LANE`].
+    lane: [AtomicU32; 2],
+    /// The pool's core, the first word of every buffer of this pool.
+    pub(crate) core: AtomicPtr<c_void>,
+    pub(crate) own: AtomicPtr<OwnerHalf>,
+    pub(crate) page_size: AtomicU64,
     /// 1 for a pool without an owner.
     pub(crate) no_owner: AtomicU32,
-    /// 1 while a thread has the turn in such a pool: see `slots::turn`. Never reset.
-    pub(crate) turn: AtomicU32,
+    /// The lives of the pages.
+    pub(crate) guard: LifeTable,
     pub(crate) away: AwayView,
 }
 
 /// Separate cache lines, because other threads write them.
 #[repr(align(128))]
 pub(crate) struct AwayView {
-    /// The mark of a thread that is not the owner: see `claim::bias`.
-    pub(crate) returning: AtomicU64,
+    /// 1 while a thread has the turn in a pool without an owner: see `slots::turn`. Never reset.
+    pub(crate) turn: AtomicU32,
     /// The list of entries for fragments that became free on other threads, mostly. See `owner`.
     pub(crate) returned_frags: AtomicU64,
-    /// The value that [`PoolView::beginnings`] gets later.
-    pub(crate) beginnings: AtomicPtr<LifeWord>,
-    pub(crate) page_size: AtomicU64,
 }
+
+/// In [`PoolView::lane`]: a return to this pool is more than a message.
+pub(crate) const NO_LANE: u32 = u32::MAX;
 
 pub(crate) static VIEWS: [PoolView; MAX_POOLS] = [const { PoolView::empty() }; MAX_POOLS];
 
@@ -115,7 +108,7 @@ impl PoolView {
         let page = unsafe { entry_of(cache, at) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let page = unsafe { page.read() };
-        let token = self.begin_again(page)?;
+        let token = self.token_of(page)?;
         head.count.store(at, Relaxed);
         head.count_taken(1);
         Some(token)
@@ -136,7 +129,8 @@ impl PoolView {
         let first = unsafe { entry_of(cache, had - n) };
         // SAFETY: entries below the count are initialised, and the owner's alone.
         let pages = unsafe { std::slice::from_raw_parts_mut(first, n) };
-        let done = self.begin_lives(pages, places);
+        // SAFETY: the lives are those of the pool's pages, and there is a place for each.
+        let done = unsafe { tokens_of(self.guard.lives.load(Relaxed), pages, places) };
         if done < n {
             pages.copy_within(done.., 0);
         }
@@ -145,70 +139,11 @@ impl PoolView {
         done
     }
 
-    /// The life of a page of the pool's area, while the pool exists.
+    /// The token with which a page is given out that was out before.
     #[inline(always)]
-    pub(crate) fn word(&self, page: u32) -> &'static LifeWord {
-        // SAFETY: callers pass a page of the area.
-        unsafe { word_of(self.words.load(Relaxed), page) }
-    }
-
-    /// Separates the beginnings of lives from their ends, permanently: before another thread than the
-    /// owner returns or changes a buffer, and in a pool that cannot be biased.
-    ///
-    /// What   a page has a second word, its beginning: the token of its next life, or 0 where its first word
-    ///        has it. The thread that gives the page out reads and writes the beginning, the thread that
-    ///        returns it the first word, each on its CPU. Otherwise the words' cache lines would bounce
-    ///        between them.
-    /// Who    the thread that has the page. A thread that does not see the change yet takes the token from
-    ///        the first word and leaves the beginning 0. It never has a page whose beginning is not 0: a
-    ///        thread that saw the change wrote that, and handing over the page orders memory.
-    pub(crate) fn begin_apart(&self) {
-        self.beginnings.store(self.away.beginnings.load(Relaxed), Relaxed);
-    }
-
-    /// The beginning of a page's next life, if beginnings are apart.
-    #[inline(always)]
-    fn beginning(&self, page: u32) -> Option<&'static LifeWord> {
-        let beginnings = self.beginnings.load(Relaxed);
-        // SAFETY: there is one for each page of the area, and callers pass such a page.
-        (!beginnings.is_null()).then(|| unsafe { word_of(beginnings, page) })
-    }
-
-    /// Begins the life of a plain page that was out before, for the thread that has it.
-    #[inline(always)]
-    fn begin_again(&self, page: u32) -> Option<Token> {
-        let Some(beginning) = self.beginning(page) else { return self.word(page).begin_again() };
-        let token = beginning.begin_again().or_else(|| self.word(page).begin_again())?;
-        beginning.follow(token);
-        Some(token)
-    }
-
-    /// Begins the lives of these pages of the cache, which were out before, up to the first that was not;
-    /// returns how many.
-    #[inline(always)]
-    fn begin_lives(&self, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
-        if self.beginnings.load(Relaxed).is_null() {
-            // SAFETY: the words are the pool's, as are the pages, and there is a place for each.
-            return unsafe { tokens_of(self.words.load(Relaxed), pages, places) };
-        }
-        let begun = |(&page, place): (&u32, &mut MaybeUninit<Token>)| {
-            self.begin_again(page).map(|token| place.write(token)).is_some()
-        };
-        pages.iter().zip(places).map(begun).take_while(|&begun| begun).count()
-    }
-
-    /// Begins a life, for the thread that has the page; `part` is the upper half of the buffer's second word.
-    pub(crate) fn begin_life(&self, page: u32, part: u32) -> Token {
-        if part == 0
-            && let Some(token) = self.begin_again(page)
-        {
-            return token;
-        }
-        let token = self.word(page).begin(self.place_of(page), part);
-        if let Some(beginning) = self.beginning(page) {
-            beginning.follow(token);
-        }
-        token
+    fn token_of(&self, page: u32) -> Option<Token> {
+        let life = self.guard.page(page).life.load(Relaxed);
+        (life != 0).then_some(Token(life))
     }
 
     /// The lower half of the tokens of a page.
@@ -240,16 +175,26 @@ impl PoolView {
         page < self.pages.load(Relaxed)
     }
 
+    /// With what a thread finds its lane to the pool.
+    #[inline(always)]
+    pub(crate) fn lane(&self) -> (u32, u32) {
+        (self.lane[0].load(Acquire), self.lane[1].load(Acquire))
+    }
+
+    pub(crate) fn set_lane(&self, (id, place): (u32, u32)) {
+        self.lane[0].store(id, Relaxed);
+        self.lane[1].store(place, Relaxed);
+    }
+
     /// Puts the page of a token into the cache, if it is a plain page in that life and the cache takes it
-    /// with a store; returns whether it did. For the owner's thread, which has the bias and has marked the
-    /// return.
+    /// with a store; returns whether it did. For the owner's thread, in a section of `guard`.
     #[inline(always)]
     pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it exists, and so do its parts.
         let head = unsafe { &*cache };
         let at = head.count.load(Relaxed);
-        if at >= head.limit || !self.word(page).end_plain(token) {
+        if at >= head.limit || !self.guard.page(page).end_plain(token.0) {
             return false;
         }
         // SAFETY: this thread owns the pool, so the cache exists, with room for `limit` entries.
@@ -274,9 +219,7 @@ impl PoolView {
         let space = unsafe { entry_of(cache, at) };
         // SAFETY: entries up to the capacity are initialised, and the owner's alone.
         let space = unsafe { std::slice::from_raw_parts_mut(space, room) };
-        let (base, pages) = (self.base.load(Relaxed), self.pages.load(Relaxed));
-        // SAFETY: these are the words of the pool's pages.
-        let done = unsafe { end_lives(self.words.load(Relaxed), base, pages, tokens, space) };
+        let done = end_lives(self, tokens, space);
         head.count.store(at + done, Relaxed);
         head.count_put(done as u64);
         done
@@ -302,52 +245,33 @@ fn page_behind(base: u32, token: Token) -> u32 {
     (token.0 as u32).wrapping_sub(base).rotate_right(KIND_BITS)
 }
 
-/// # Safety
-/// The words are those of a pool, and the page is one of its area.
-#[inline(always)]
-unsafe fn word_of(words: *mut LifeWord, page: u32) -> &'static LifeWord {
-    // SAFETY: there is a word for every page of the area, as the caller guarantees.
-    let word = unsafe { words.add(page as usize) };
-    // SAFETY: words are atomics and never freed.
-    unsafe { &*word }
-}
-
 /// Writes the tokens of these pages, which were out before, up to the first that was not; returns how many.
 /// Not inlined, so that all it needs is in registers.
 ///
 /// # Safety
-/// The words are those of a pool, and the pages are of its area. There is a place for each page.
+/// The lives are those of a pool, and the pages are of its area. There is a place for each page.
 #[inline(never)]
-unsafe fn tokens_of(words: *mut LifeWord, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
+unsafe fn tokens_of(lives: *mut AtomicU64, pages: &[u32], places: &mut [MaybeUninit<Token>]) -> usize {
     each_of_eight(pages, &mut places[..pages.len()], |page, place| {
         // SAFETY: the caller passes pages of the pool.
-        let token = unsafe { word_of(words, page) }.begin_again();
-        token.map(|token| place.write(token)).is_some()
+        let life = unsafe { lives.add(page as usize) };
+        // SAFETY: lives are atomics and never freed.
+        let life = unsafe { &*life }.load(Relaxed);
+        place.write(Token(life));
+        life != 0
     })
 }
 
 /// Ends the lives of these plain pages, up to the first token that is not one in its life, and returns how
-/// many there were. Their pages go into `space`, up to its length.
-///
-/// # Safety
-/// The words are those of a pool with `pages` pages; this is its owner's thread, and has the bias.
+/// many there were. Their pages go into `space`, up to its length. For the owner, in a section of `guard`.
 #[inline(never)]
-unsafe fn end_lives(
-    words: *mut LifeWord,
-    base: u32,
-    pages: u32,
-    tokens: &[Token],
-    space: &mut [u32],
-) -> usize {
-    let (base, pages) = (u64::from(base), u64::from(pages));
+fn end_lives(view: &PoolView, tokens: &[Token], space: &mut [u32]) -> usize {
+    let (base, pages) = (view.base.load(Relaxed), view.pages.load(Relaxed));
     each_of_eight(&tokens[..space.len()], space, |token, place| {
-        // In 64 bits, which saves an instruction compared with `page_behind`. The word of a token of another
-        // kind is not equal to it.
-        let page = u64::from(token.0 as u32).wrapping_sub(base) >> KIND_BITS;
-        // SAFETY: it is below the number of the pool's pages.
-        let ended = page < pages && unsafe { word_of(words, page as u32) }.end_plain(token);
+        let page = page_behind(base, token);
+        let ended = page < pages && view.guard.page(page).end_plain(token.0);
         if ended {
-            *place = page as u32;
+            *place = page;
         }
         ended
     })
@@ -377,18 +301,6 @@ fn each_of_eight<T: Copy, B>(each: &[T], beside: &mut [B], with: impl Fn(T, &mut
 #[inline(never)]
 fn ended_at<const AT: usize>(turn: usize) -> usize {
     turn * 8 + AT
-}
-
-/// Prefetches the line of a word that will be written, so that many lines are fetched at the same time.
-#[inline(always)]
-pub(crate) fn fetch_to_write(word: *const LifeWord) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads and changes nothing, whatever the address.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
 }
 
 /// # Safety

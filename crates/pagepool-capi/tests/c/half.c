@@ -10,7 +10,7 @@
 #define BUFS 16384
 #define MOST_BYTES 2140
 
-static struct pagepool_arena *arena_of(uint64_t page_size)
+static struct pagepool_arena *half_arena(uint64_t page_size)
 {
     struct pagepool_arena_params params = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_arena *arena;
@@ -34,14 +34,14 @@ int main(void)
 {
     static struct pagepool_buf *bufs[BUFS];
     const char *refused = "page_size is 1024, but must be 2048 or 4096";
-    CHECK(arena_of(1024) == NULL && strstr(pagepool_last_error(), refused) != NULL);
+    CHECK(half_arena(1024) == NULL && strstr(pagepool_last_error(), refused) != NULL);
     long before = anonymous_kib();
     if (before < 0 || (before = anonymous_kib()) < 0) {
         printf("SKIP: /proc/self/smaps_rollup requires Linux 4.14\n");
         return 0;
     }
     CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
-    struct pagepool_arena *arena = arena_of(2048);
+    struct pagepool_arena *arena = half_arena(2048);
     struct pagepool *pool = pool_of(arena, 0);
     char *base = pagepool_base(pool, NULL);
     for (size_t at = 0; at < BUFS; ++at) {

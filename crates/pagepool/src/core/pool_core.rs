@@ -35,6 +35,7 @@ use crate::recycle::frag::FragState;
 use crate::recycle::lane::{Lane, STARVED};
 use crate::recycle::lane_list::{LaneHold, LaneList, LaneRotation};
 use crate::recycle::lane_table::LanePlace;
+use crate::recycle::lives::LifeTable;
 use crate::recycle::ring::{ReturnRing, RingTail};
 use crate::recycle::{lane_table, thread};
 use crate::stats::{Counter, Counters, DeferredCounts};
@@ -124,6 +125,8 @@ pub(crate) struct PoolCore {
     /// Fragments larger than this take the slow path: all in a pool with holders, else those that do not fit
     /// a page.
     pub(crate) cut_limit: usize,
+    /// The lives of the pages, if their handles are numbers in another language.
+    pub(crate) lives: Option<&'static LifeTable>,
     /// Records who holds what, in pools with holders.
     pub(crate) holders: Option<Arc<HolderTable>>,
     /// The pool's row in the published file, if it is there. Taken before anything that the row refers to is
@@ -299,6 +302,23 @@ impl PoolCore {
         Some(unsafe { OwnerProof::assume() })
     }
 
+    /// The calling thread's lane to this pool; claims one if needed.
+    #[inline(always)]
+    pub(crate) fn lane<'a>(&self) -> Option<&'a Lane> {
+        lane_table::lane(self.id, self.lane_place, || self.claim_lane())
+    }
+
+    #[cold]
+    fn claim_lane(&self) -> Option<LaneHold> {
+        let lane = self.lanes.claim()?;
+        // Pairs with add() in arm_wakeup(), which raises the flags of the lanes that it sees.
+        fence(Ordering::SeqCst);
+        if self.wakeup.is_starved() {
+            lane.raise(STARVED);
+        }
+        Some(lane)
+    }
+
     pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
         // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or has the owner half; the
         // pool's parts are taken only when neither exists.
@@ -307,28 +327,11 @@ impl PoolCore {
 }
 
 impl PoolPtr {
-    /// The calling thread's lane to this pool; claims one if needed.
-    #[inline(always)]
-    pub(crate) fn lane<'a>(self) -> Option<&'a Lane> {
-        lane_table::lane(self.id, self.lane_place, || self.claim_lane())
-    }
-
     /// The calling thread's lane, if it finds it at once and a plain page or a fragment needs only its
     /// message. [`after_free_push`](Lane::after_free_push) is then sufficient as fence.
     #[inline(always)]
     pub(crate) fn message_only_lane<'a>(self) -> Option<&'a Lane> {
         lane_table::lane_at_hand(self.message_only_id, self.lane_place)
-    }
-
-    #[cold]
-    fn claim_lane(self) -> Option<LaneHold> {
-        let lane = self.lanes.claim()?;
-        // Pairs with add() in arm_wakeup(), which raises the flags of the lanes that it sees.
-        fence(Ordering::SeqCst);
-        if self.wakeup.is_starved() {
-            lane.raise(STARVED);
-        }
-        Some(lane)
     }
 
     /// Prepares a whole page for reuse: clears its record and syncs at most `dirty` bytes from where packets

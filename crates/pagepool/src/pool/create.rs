@@ -22,9 +22,11 @@ use crate::pool::deferred_queue::DeferredQueue;
 use crate::pool::params::PoolParams;
 use crate::pool::pool_ref;
 use crate::pool::unbound::{Pool, RefillPolicy};
-use crate::recycle::lane::{Lane, LaneLines};
+use crate::recycle::lane::Lane;
 use crate::recycle::lane_list::LaneList;
+use crate::recycle::lane_slots::LaneLines;
 use crate::recycle::lane_table::place_of;
+use crate::recycle::lives::LifeTable;
 use crate::recycle::ring::ReturnRing;
 use crate::recycle::thread;
 use crate::stats::{Counter, Counters, DeferredCounts};
@@ -56,6 +58,15 @@ impl Pool {
     /// ```
     #[doc(alias = "page_pool_create")]
     pub fn new(params: PoolParams, provider: Arc<dyn Provider>) -> Result<Self, Error> {
+        Self::create(params, provider, None)
+    }
+
+    /// Creates a pool whose buffers may return as messages with lives of this table.
+    pub(crate) fn create(
+        params: PoolParams,
+        provider: Arc<dyn Provider>,
+        lives: Option<&'static LifeTable>,
+    ) -> Result<Self, Error> {
         let (sizes, geometry) = params.check(&*provider)?;
         prepare_fences()?;
         let policy = RefillPolicy {
@@ -67,7 +78,7 @@ impl Pool {
         };
         let on_busy = params.on_busy;
         let shown = published_row::text_of(&params, &sizes, &geometry);
-        let shared = assemble(params, provider, &sizes, geometry)?;
+        let shared = assemble(params, provider, &sizes, geometry, lives)?;
         pool_ref::show(&shared);
         published_row::enter(&shared, &shown);
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
@@ -86,6 +97,7 @@ fn assemble(
     provider: Arc<dyn Provider>,
     sizes: &PoolSizes,
     geometry: Geometry,
+    lives: Option<&'static LifeTable>,
 ) -> Result<Arc<Placed<PoolCore>>, Error> {
     let event = params.wakeup.then(eventfd).transpose();
     let event =
@@ -93,7 +105,7 @@ fn assemble(
     let chains = Slab::new(sizes.chains)?;
     let registration = params.registry.clone().unwrap_or_else(Registry::process).register()?;
     let id = next_id()?;
-    let lines = LaneLines::for_lanes(sizes.lanes, sizes.lane)?;
+    let lines = LaneLines::for_lanes(sizes.lanes, sizes.lane, lives.is_some())?;
     let area = provider.area().clone();
     let mappings = attach_all(&params, &area)?; // the last step that may fail: the pool detaches them
     let needs_sync = |mapping: &&Arc<Mapping>| params.sync_for_device && !mapping.coherent();
@@ -128,7 +140,7 @@ fn assemble(
         returned: Counters::default(),
         late: Default::default(),
         late_ring: Default::default(),
-        ring: ReturnRing::new(sizes.ring),
+        ring: ReturnRing::new(sizes.ring, lives.is_some()),
         ring_frags: Counter::default(),
         chains,
         name: params.name,
@@ -146,6 +158,7 @@ fn assemble(
         tagging: params.tagging || holders.is_some(),
         needs_work_on_return,
         cut_limit: if holders.is_some() { 0 } else { geometry.page_size() },
+        lives,
         holders,
         row: UnseenLock::new(Err(UnseenPool::new())),
         count: count.clone(),

@@ -1,9 +1,9 @@
-//! For interfaces to other languages: buffers as two words, the address of the owner's cache, a fence on all
-//! threads.
+//! For interfaces to other languages: buffers as two words, the address of the owner's cache, returns with
+//! lives.
 //!
 //! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and rebuild it.
 //!        [`Bound::cache_head`] gives the cache's address, so that the owner allocates and returns without a
-//!        call. [`fence_all_threads`] is the slow half of a fence whose fast half is free.
+//!        call. A [`LifeTable`] guards the handles, and a [`LifeLane`] returns pages with their lives.
 //! Who    the C interface, which keeps a generation beside each pair of words. Rust code needs none of it.
 //!        The caller must keep I1 and I2: the code that makes a buffer from two words is its only owner, and
 //!        only the thread to which the pool is bound touches the cache.
@@ -13,21 +13,33 @@
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use crate::buf::handle_bits::HandleBits;
+use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::{OwnerState, PoolPtr};
 use crate::error::Error;
+use crate::mem::page::PageIdx;
+use crate::mem::provider::Provider;
 use crate::pool::bound::Bound;
+use crate::pool::params::PoolParams;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown;
+use crate::pool::unbound::Pool;
 use crate::recycle::cache::{Cache, MAX_CACHE};
+use crate::recycle::lane::{DETACHED, Lane};
+use crate::recycle::lane_table::{LanePlace, lane_at_hand};
+use crate::recycle::lives::LifeTable;
+use crate::recycle::message::Message;
 use crate::recycle::thread;
+use crate::returns::page_return;
 use crate::stats::Counters;
 use crate::sys::memory::Mapped;
-use crate::sys::sync::Ordering::Relaxed;
+use crate::sys::sync::Ordering::{Acquire, Relaxed};
+use crate::sys::sync::fence;
 
 /// What only a pool's owner writes per buffer, for other languages: its cache, and two counters. Code that
 /// takes pages from the cache, or puts them there, must count them. More of the pool follows.
@@ -90,6 +102,9 @@ impl CacheHead {
 }
 
 impl PageBuf {
+    /// In the second word of [`into_token`](Self::into_token): a whole page that may have references.
+    pub const WITH_REFS: u64 = (FragBits::MAY_HAVE_REFS.0 as u64) << 32;
+
     /// Turns the buffer into two words: the pool's address, and the page with the fragment. The buffer stays
     /// out, and keeps the pool alive, until [`from_token`](Self::from_token) rebuilds it. For a plain whole
     /// page the second word is its page number.
@@ -121,6 +136,88 @@ impl PageBuf {
     #[inline]
     pub unsafe fn from_token(pool: NonNull<c_void>, place: u64) -> Self {
         Self { pool: PoolPtr::new(pool.cast()), bits: HandleBits::from_bits(place) }
+    }
+}
+
+/// The calling thread's lane to a pool, to send lives of plain pages: see [`LifeTable`]. Using it touches
+/// nothing of the pool, which may be freed. Valid until the thread returns to another pool.
+#[derive(Clone, Copy, Debug)]
+pub struct LifeLane<'a>(&'a Lane);
+
+/// What became of lives that were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// As many are on their way.
+    Some(usize),
+    /// As many were sent, but the pool has ended: [`PoolRef::take_late`] or [`LifeLane::discard`] follows.
+    Late(usize),
+}
+
+impl LifeLane<'_> {
+    /// The lane to the pool of this [`PoolRef::lane_key`], if the thread has it at hand.
+    #[inline(always)]
+    pub fn at_hand((pool, place): (u32, u32)) -> Option<Self> {
+        lane_at_hand(pool, LanePlace(place)).map(Self)
+    }
+
+    /// Sends the upper half of the life of a page that the caller found [out](crate::PageLife::leave), if that
+    /// is only a store, and nobody waits for it.
+    #[inline(always)]
+    pub fn send_quickly(self, page: u32, half: u32) -> Option<bool> {
+        // SAFETY: lives are odd.
+        let half = unsafe { NonZeroU32::new_unchecked(half | 1) };
+        let sent = self.0.push_in_run(Message::of_life(PageIdx(page), half.get()));
+        sent.then(|| self.0.after_free_push() == 0)
+    }
+
+    /// What follows a message that was sent.
+    #[inline]
+    pub fn after_sending(self) -> Sent {
+        self.after(1)
+    }
+
+    /// Sends the first of many while the lane has room.
+    #[inline(always)]
+    pub fn send_each<T>(self, items: &[T], page_and_half: impl Fn(&T) -> (u32, u32)) -> Sent {
+        let message = |item: &T| {
+            let (page, half) = page_and_half(item);
+            Message::of_life(PageIdx(page), half)
+        };
+        self.after(self.0.push_each(items, message))
+    }
+
+    #[inline(always)]
+    fn after(self, sent: usize) -> Sent {
+        match self.0.after_free_push() {
+            0 => Sent::Some(sent),
+            flags => self.flagged(flags, sent),
+        }
+    }
+
+    #[cold]
+    fn flagged(self, flags: u32, sent: usize) -> Sent {
+        if flags & DETACHED != 0 {
+            return Sent::Late(sent);
+        }
+        page_return::wake_owner(self.0);
+        Sent::Some(sent)
+    }
+
+    /// Discards what the thread sent to a pool that is freed: buffers that had returned before.
+    pub fn discard(self) {
+        fence(Acquire); // pairs with raise_all()
+        self.0.take_all();
+    }
+}
+
+impl Pool {
+    /// Creates a pool as [`new`](Self::new) does, whose pages have lives in this table.
+    pub fn with_lives(
+        params: PoolParams,
+        provider: Arc<dyn Provider>,
+        lives: &'static LifeTable,
+    ) -> Result<Self, Error> {
+        Self::create(params, provider, Some(lives))
     }
 }
 
@@ -190,6 +287,31 @@ impl Bound {
 }
 
 impl PoolRef {
+    /// What a thread needs to find its [`LifeLane`] to this pool. None is found in a pool in which a return
+    /// is more than a message.
+    pub fn lane_key(&self) -> (u32, u32) {
+        (self.core().message_only_id, self.core().lane_place.0)
+    }
+
+    /// Whether a plain page may return with its life, as a message.
+    pub fn takes_lives(&self) -> bool {
+        self.core().message_only_id == self.core().id
+    }
+
+    /// Sends the upper half of a plain page's life where a [`LifeLane`] cannot. The caller found the page
+    /// [out](crate::PageLife::leave).
+    pub fn put_life(&self, page: u32, half: u32) {
+        self.core().put_life(PageIdx(page), half);
+    }
+
+    /// Accounts for lives that the calling thread sent after the pool's end.
+    pub fn take_late(&self) {
+        let core = self.core();
+        if let Some(lane) = lane_at_hand(core.id, core.lane_place) {
+            core.take_late(lane);
+        }
+    }
+
     /// The first word of each token of this pool's buffers.
     pub fn token(&self) -> NonNull<c_void> {
         self.ptr().get().cast()

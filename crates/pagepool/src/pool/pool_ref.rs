@@ -36,6 +36,10 @@ impl PoolRef {
         PoolPtr::new(NonNull::from(&*self.0))
     }
 
+    pub(crate) fn core(&self) -> &PoolCore {
+        &self.0
+    }
+
     /// The pool's id. No other pool of this process ever has it.
     pub fn id(&self) -> u32 {
         self.0.id
@@ -220,6 +224,7 @@ pub(crate) fn stats(shared: &PoolCore) -> Stats {
     stats.recycle_ring += shared.late_ring.read();
     stats.recycle_ring += shared.lanes.all().iter().map(|lane| lane.pages_pushed()).sum::<u64>();
     shared.own.counts.add_to(&mut stats);
+    stats.recycle_ring = stats.recycle_ring.saturating_sub(stats.returned_twice);
     stats.release = stats.release.wrapping_add(late);
     fence(Ordering::Acquire); // a release comes after its hold
     stats.hold = shared.own.counts.hold.read();

@@ -181,6 +181,9 @@ impl Bound {
             // No node to compare: whole pages move in one copy, up to the next fragment.
             if node.is_none() {
                 *pages += pool.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
+                if self.take_lives(queue, refill, pages) {
+                    continue;
+                }
                 if pool.own.cache.count() >= refill {
                     break;
                 }
@@ -188,6 +191,9 @@ impl Bound {
             let Some(message) = queue.pop() else { break };
             let of_frags = message.is_frag();
             *pages += usize::from(!of_frags);
+            if !of_frags && !pool.ends_life(message) {
+                continue;
+            }
             let page = match of_frags {
                 true => self.collect_message(message),
                 false => Some(message.page()),
@@ -199,6 +205,24 @@ impl Bound {
             }
         }
         None
+    }
+
+    /// Takes messages of lives until the cache has `refill` pages; returns whether there were any.
+    fn take_lives(&self, queue: &impl MessageQueue, refill: usize, pages: &mut usize) -> bool {
+        let pool = self.ptr();
+        let (Some(lives), room) = (pool.lives, refill.saturating_sub(pool.own.cache.count())) else {
+            return false;
+        };
+        let mut taken = 0;
+        let kept = pool.own.cache.fill(self.owner(), room, |space| {
+            let ends = lives.end_sent();
+            let (all, kept) = lives.owned(|| queue.take_lives(space, |page, half| ends(page.0, half)));
+            taken = all;
+            kept
+        });
+        *pages += taken;
+        pool.own.counts.returned_twice.add((taken - kept) as u64);
+        taken > 0
     }
 
     /// Collects fragments that found no room for a message, a page at a time. Stops at an off-node page, and

@@ -150,7 +150,8 @@ fn collect(pool: PoolPtr, owner: OwnerProof, returned: &mut Vec<PageIdx>) {
         count_frags(page, unused);
     }
     pool.own.frag_open.store(false, Ordering::Relaxed);
-    returned.extend(messages.iter().filter(|message| !message.is_frag()).map(|message| message.page()));
+    let pages = messages.into_iter().filter(|&message| !message.is_frag() && pool.ends_life(message));
+    returned.extend(pages.map(Message::page));
 }
 
 /// The deferred queue of a pool that has ended. A poll takes the queue out, to run users with no lock held. A

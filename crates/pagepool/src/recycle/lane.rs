@@ -10,6 +10,8 @@
 //! Life   the pool makes its lanes. A thread claims one at its first return, and holds it by `Arc` until it
 //!        ends, so neither end dangles. After its store a returning thread reads only the lane, never the
 //!        pool, which may be freed by then (Linux had that bug until 271683bb2cf3).
+//! Lives  the lanes of a pool with lives have a second word for each slot, at a fixed distance from it: the
+//!        life that a message carries. It is written before the slot and read after it.
 //! Runs   the producer knows the next slot's address, and up to which slot of its line all are free: a run.
 //!        What changes between lines and laps is checked once per run.
 //! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Slots travel
@@ -29,12 +31,13 @@
 
 use std::mem::offset_of;
 use std::num::NonZeroU32;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 
-use crate::error::Error;
 use crate::mem::page::PageIdx;
+use crate::recycle::lane_slots::{
+    LaneLines, LaneSlot, LaneSlots, SLOTS_A_LINE, prefetch_to_write, run_of_lives, take_run,
+};
 use crate::recycle::message::{Message, MessageQueue};
 use crate::stats::Counter;
 #[cfg(loom)]
@@ -42,7 +45,6 @@ use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{
     AtomicU32, AtomicUsize, Lock, Ordering, Padded, free_fence, heavy_fence, light_fence,
 };
-use crate::sys::table::Table;
 use crate::sys::wakeup::Wakeup;
 
 /// In a [`Lane`]'s flags: the pool has ended. The returning thread takes its messages out and accounts for
@@ -51,125 +53,8 @@ pub(crate) const DETACHED: u32 = 1;
 /// In a [`Lane`]'s flags: the owner found no page and may sleep. The returning thread wakes it.
 pub(crate) const STARVED: u32 = 2;
 
-/// Slots in a cache line; few under loom, whose models have small lanes.
-const SLOTS_A_LINE: usize = if cfg!(loom) { 2 } else { 16 };
-
 /// Slots that a producer fetches ahead: a line takes about as long from the other core as this many returns.
 const AHEAD: usize = 4 * SLOTS_A_LINE;
-
-#[derive(Debug, Default)]
-struct LaneSlot {
-    word: AtomicU32,
-    /// Touched by the writer, and by the thread that takes the message.
-    #[cfg(loom)]
-    watch: OneAtATime,
-}
-
-impl LaneSlot {
-    #[inline(always)]
-    fn write(&self, message: Message, phase: u32) {
-        #[cfg(loom)]
-        self.watch.touch();
-        // pairs with message() and take_run()
-        self.word.store(message.bits() << 1 | phase, Ordering::Release);
-    }
-
-    /// Reads the slot. The caller has seen this lap's message in this slot or a later one.
-    #[inline(always)]
-    fn read(&self) -> u32 {
-        #[cfg(loom)]
-        {
-            self.watch.touch();
-            self.word.load(Ordering::Relaxed)
-        }
-        // SAFETY: this lap's message was written before what the caller has seen, and the producer writes no
-        // other before the consumer's `at` has passed this slot.
-        #[cfg(not(loom))]
-        unsafe {
-            self.word.as_ptr().read()
-        }
-    }
-}
-
-/// A cache line of slots.
-#[derive(Debug, Default)]
-#[cfg_attr(not(loom), repr(align(64)))]
-#[expect(dead_code, reason = "slots are reached by address")]
-struct SlotLine([LaneSlot; SLOTS_A_LINE]);
-
-// SAFETY: a slot is an atomic integer, and zero is one.
-#[cfg(not(loom))]
-unsafe impl crate::sys::table::Zeroable for SlotLine {}
-
-/// A lane's slots; each end has this on its own cache line.
-#[derive(Clone, Copy, Debug)]
-struct LaneSlots {
-    first: NonNull<LaneSlot>,
-    /// The number of slots, a power of two, minus one.
-    mask: usize,
-}
-
-impl LaneSlots {
-    /// The slot of a position; positions continue from lap to lap.
-    #[inline(always)]
-    fn address(self, at: usize) -> NonNull<LaneSlot> {
-        // SAFETY: the lane's `lines` have a slot for each number up to the mask.
-        unsafe { self.first.add(at & self.mask) }
-    }
-
-    #[inline(always)]
-    fn at(&self, at: usize) -> &LaneSlot {
-        // SAFETY: it is a slot of the lane, whose `lines` live as long as the lane.
-        unsafe { self.address(at).as_ref() }
-    }
-
-    /// The slots from a position to the end of its line or lap, at most `most`.
-    #[inline(always)]
-    fn run(&self, at: usize, most: usize) -> &[LaneSlot] {
-        let (line, lap) = (SLOTS_A_LINE - at % SLOTS_A_LINE, self.mask + 1 - (at & self.mask));
-        let len = most.min(line).min(lap);
-        // SAFETY: slots of the lane; a line of slots begins at each multiple of its length, unless the lap
-        // ends.
-        unsafe { std::slice::from_raw_parts(self.address(at).as_ptr(), len) }
-    }
-
-    /// The phase of messages in the lap of this position.
-    #[inline(always)]
-    fn phase(&self, at: usize) -> u32 {
-        u32::from(at & (self.mask + 1) == 0)
-    }
-
-    /// The message at a position, if this lap wrote it already.
-    #[inline(always)]
-    fn message(&self, at: usize) -> Option<Message> {
-        let slot = self.at(at).word.load(Ordering::Acquire); // pairs with write()
-        (slot & 1 == self.phase(at)).then(|| Message::from_bits(slot >> 1))
-    }
-}
-
-/// A lane's slots. All lanes of a pool share a table, so slots that no thread used cost nothing. Freed with
-/// the last of these lanes.
-#[derive(Debug)]
-pub(crate) struct LaneLines {
-    slots: LaneSlots,
-    _table: Arc<Table<SlotLine>>,
-}
-
-impl LaneLines {
-    /// Empty slots for `lanes` lanes of `size` slots each, a power of two.
-    pub(crate) fn for_lanes(lanes: usize, size: usize) -> Result<impl ExactSizeIterator<Item = Self>, Error> {
-        debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
-        let each = size.div_ceil(SLOTS_A_LINE);
-        // Zeroes hold no message of the first lap.
-        let table = Arc::new(Table::<SlotLine>::new(lanes * each)?);
-        let first = NonNull::from(&table[..]).cast::<SlotLine>();
-        Ok((0..lanes).map(move |lane| {
-            // SAFETY: the table has `each` lines for every lane.
-            let first = unsafe { first.add(lane * each) };
-            Self { slots: LaneSlots { first: first.cast(), mask: size - 1 }, _table: table.clone() }
-        }))
-    }
-}
 
 /// One returning thread's messages to the owner of one pool.
 #[derive(Debug)]
@@ -273,7 +158,7 @@ impl Lane {
     /// A free lane of `size` slots without a pool.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn alone(size: usize) -> Self {
-        let lines = LaneLines::for_lanes(1, size).expect("it is small").next().expect("one lane");
+        let lines = LaneLines::for_lanes(1, size, false).expect("it is small").next().expect("one lane");
         Self::new(lines, Arc::new(Wakeup::new(0, None)))
     }
 
@@ -310,7 +195,8 @@ impl Lane {
         #[cfg(loom)]
         end.watch.touch();
         // SAFETY: before `until` it is a slot of the lane.
-        unsafe { &*next }.write(message, end.phase.load(Ordering::Relaxed));
+        let slot = unsafe { &*next };
+        end.slots.write(slot, message, end.phase.load(Ordering::Relaxed));
         end.next.store(next.wrapping_add(1), Ordering::Release); // pairs with pages_pushed()
         true
     }
@@ -338,7 +224,11 @@ impl Lane {
         }
         // The next lines are still in the owner's cache. Fetching one early overlaps its transfer with
         // returns.
-        prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
+        let ahead = slots.at(at.wrapping_add(AHEAD));
+        prefetch_to_write(ahead);
+        if slots.to_life != 0 {
+            prefetch_to_write(slots.life_beside(ahead));
+        }
         end.until.store(next.wrapping_add(slots.run(at, room).len()), Ordering::Relaxed);
         true
     }
@@ -356,6 +246,13 @@ impl Lane {
     /// [`after_push`](Self::after_push) next.
     #[inline(always)]
     pub(crate) fn push_pages<T>(&self, items: &[T], page: impl Fn(&T) -> PageIdx) -> usize {
+        self.push_each(items, |item| Message::of_page(page(item)))
+    }
+
+    /// Adds the items' messages, none of fragments, while there is room; returns how many. Call
+    /// [`after_push`](Self::after_push) next.
+    #[inline(always)]
+    pub(crate) fn push_each<T>(&self, items: &[T], message: impl Fn(&T) -> Message) -> usize {
         let end = &self.producer;
         let mut left = items;
         while !left.is_empty() {
@@ -372,7 +269,7 @@ impl Lane {
             let phase = end.phase.load(Ordering::Relaxed);
             let (now, later) = left.split_at(left.len().min(room.len()));
             for (slot, item) in room.iter().zip(now) {
-                slot.write(Message::of_page(page(item)), phase);
+                end.slots.write(slot, message(item), phase);
             }
             end.next.store(next.wrapping_add(now.len()), Ordering::Release); // pairs with pages_pushed()
             left = later;
@@ -566,7 +463,8 @@ impl MessageQueue for Lane {
         while taken < space.len() {
             let at = start.wrapping_add(taken);
             let run = slots.run(at, space.len() - taken);
-            let pages = take_run(run, slots.phase(at), &mut space[taken..][..run.len()]);
+            let space = &mut space[taken..][..run.len()];
+            let pages = take_run(run, slots.phase(at), slots.not_a_page(), space);
             taken += pages;
             if pages < run.len() {
                 break;
@@ -577,53 +475,31 @@ impl MessageQueue for Lane {
         end.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
         taken
     }
-}
 
-/// Copies the page numbers of leading whole pages in slots of one line; returns how many.
-#[inline(always)]
-fn take_run(run: &[LaneSlot], phase: u32, space: &mut [u32]) -> usize {
-    // Slots are filled in order: if the last is written, all are. Acquire pairs with write().
-    let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase);
-    if is_full && copy_run(run, space) {
-        return run.len();
-    }
-    let mut taken = 0;
-    for (slot, number) in run.iter().zip(space) {
-        let word = slot.word.load(Ordering::Acquire); // pairs with write()
-        let message = Message::from_bits(word >> 1);
-        if word & 1 != phase || message.is_frag() {
-            break;
-        }
+    #[inline]
+    fn take_lives(&self, space: &mut [u32], mut ends: impl FnMut(PageIdx, u32) -> bool) -> (usize, usize) {
         #[cfg(loom)]
-        slot.watch.touch();
-        *number = message.page().0;
-        taken += 1;
+        self.consumer.watch.touch();
+        let (end, slots) = (&self.consumer, self.consumer.slots);
+        let start = end.at.load(Ordering::Relaxed);
+        let (mut taken, mut kept) = (0, 0);
+        while kept < space.len() {
+            let at = start.wrapping_add(taken);
+            let run = slots.run(at, space.len() - kept);
+            let lives = run_of_lives(run, slots.phase(at));
+            for slot in &run[..lives] {
+                let message = slots.read(slot, slot.read());
+                space[kept] = message.page().0;
+                kept += usize::from(ends(message.page(), message.life()));
+            }
+            taken += lives;
+            if lives < run.len() {
+                break;
+            }
+        }
+        end.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
+        (taken, kept)
     }
-    taken
-}
-
-/// Copies the page numbers of slots that are all written; returns whether all are of whole pages.
-#[inline(always)]
-fn copy_run(run: &[LaneSlot], space: &mut [u32]) -> bool {
-    let mut frags = false;
-    for (slot, number) in run.iter().zip(space) {
-        let message = Message::from_bits(slot.read() >> 1);
-        frags |= message.is_frag();
-        *number = message.page().0;
-    }
-    !frags
-}
-
-/// Fetches a line for writing, while other returns continue.
-#[inline(always)]
-fn prefetch_to_write(slot: &LaneSlot) {
-    #[cfg(all(target_arch = "x86_64", not(loom)))]
-    // SAFETY: a prefetch reads and changes nothing, whatever the address.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) slot.word.as_ptr(), options(nostack, preserves_flags));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-    let _ = slot;
 }
 
 /// Sets a flag in these lanes, claimed or not. Each returning thread either sees it after its push, or its

@@ -91,7 +91,7 @@ const MOST_AT_HAND: usize = 4096;
 
 /// Where a pool's lane is at hand, in every thread: see [`place_of`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LanePlace(u32);
+pub(crate) struct LanePlace(pub(crate) u32);
 
 /// The place of a pool. Without a short name its lane is never at hand.
 pub(crate) fn place_of(short_name: Option<NonZeroU16>) -> LanePlace {

@@ -6,14 +6,15 @@
 //!        without a lock (I2), or the thread that ends the pool, under the return lock.
 //! Why    mirrors include/linux/ptr_ring.h (v7.3), except: a slot has four bytes, and is emptied when taken,
 //!        not sixteen at a time, so the capacity is exact (note 0001).
+//! Lives  in a pool with lives, a second array has the life of the message in each slot.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire).
 
 use std::mem::offset_of;
 use std::num::NonZeroU32;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU32 as PlainU32, AtomicUsize};
 
 use crate::mem::page::PageIdx;
-use crate::recycle::message::{Message, MessageQueue};
+use crate::recycle::message::{FRAG, LIFE, Message, MessageQueue};
 use crate::stats::Counter;
 use crate::sys::sync::{AtomicU32, OneAtATime, Ordering, Padded, publish};
 
@@ -24,6 +25,8 @@ pub(crate) const MAX_RING: usize = 16384;
 #[derive(Debug)]
 pub(crate) struct ReturnRing {
     slots: Box<[AtomicU32]>,
+    /// Empty in a pool without lives.
+    lives: Box<[PlainU32]>,
     /// The consumer's position and the pages it has taken, on the owner's cache line.
     consumer: Padded<RingConsumer>,
 }
@@ -51,9 +54,19 @@ impl ReturnRing {
     pub(crate) const FRAGS_TAKEN_AT: usize = offset_of!(Self, consumer.0.frags);
 
     /// Makes an empty ring of `size` slots; with 0 it refuses everything.
-    pub(crate) fn new(size: usize) -> Self {
+    pub(crate) fn new(size: usize, has_lives: bool) -> Self {
         let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
-        Self { slots, consumer: Padded::default() }
+        let lives = (0..if has_lives { size } else { 0 }).map(|_| PlainU32::new(0)).collect();
+        Self { slots, lives, consumer: Padded::default() }
+    }
+
+    /// The message of a slot's bits.
+    #[inline(always)]
+    fn message(&self, at: usize, bits: u32) -> Message {
+        match self.lives.get(at) {
+            Some(life) => Message::with_life(bits, || life.load(Ordering::Relaxed)),
+            None => Message::from_bits(bits),
+        }
     }
 
     /// Appends a message, unless the ring is full. `tail` proves that the caller holds the return lock.
@@ -63,6 +76,12 @@ impl ReturnRing {
             tail.0 = 0;
         }
         let Some(slot) = self.slots.get(tail.0) else { return false };
+        if message.life() != 0 {
+            if slot.load(Ordering::Acquire) != 0 {
+                return false; // the consumer has not read the life; pairs with pop()
+            }
+            self.lives[tail.0].store(message.life(), Ordering::Relaxed);
+        }
         if !publish(slot, message.bits() + 1) {
             return false; // pairs with pop()
         }
@@ -109,8 +128,9 @@ impl ReturnRing {
 impl MessageQueue for ReturnRing {
     #[inline]
     fn peek(&self) -> Option<Message> {
-        let bits = self.slots.get(self.next())?.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
-        Some(Message::from_bits(bits))
+        let at = self.next();
+        let bits = self.slots.get(at)?.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
+        Some(self.message(at, bits))
     }
 
     fn capacity(&self) -> usize {
@@ -124,7 +144,7 @@ impl MessageQueue for ReturnRing {
         let at = self.next();
         let slot = self.slots.get(at)?;
         let bits = slot.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
-        let message = Message::from_bits(bits);
+        let message = self.message(at, bits);
         slot.store(0, Ordering::Release);
         self.consumer.at.store(at + 1, Ordering::Relaxed);
         let count = if message.is_frag() { &self.consumer.frags } else { &self.consumer.pages };
@@ -135,10 +155,11 @@ impl MessageQueue for ReturnRing {
     #[inline]
     fn take_pages(&self, space: &mut [u32]) -> usize {
         self.consumer.watch.touch();
+        let stop = if self.lives.is_empty() { FRAG } else { FRAG | LIFE };
         let (mut at, mut taken) = (self.next(), 0);
         // First up to the end of the array, then from its start.
         loop {
-            let run = take_run(&self.slots[at..], &mut space[taken..]);
+            let run = take_run(&self.slots[at..], stop, &mut space[taken..]);
             at += run;
             taken += run;
             if at < self.slots.len() || run == 0 {
@@ -151,21 +172,35 @@ impl MessageQueue for ReturnRing {
         self.consumer.pages.add(taken as u64);
         taken
     }
+
+    fn take_lives(&self, space: &mut [u32], mut ends: impl FnMut(PageIdx, u32) -> bool) -> (usize, usize) {
+        let (mut taken, mut kept) = (0, 0);
+        while kept < space.len()
+            && self.peek().is_some_and(|message| message.life() != 0)
+            && let Some(message) = self.pop()
+        {
+            taken += 1;
+            if ends(message.page(), message.life()) {
+                space[kept] = message.page().0;
+                kept += 1;
+            }
+        }
+        (taken, kept)
+    }
 }
 
 /// Takes messages of whole pages out of adjacent slots, as page numbers, up to the first slot without one;
 /// returns how many.
 #[inline(always)]
-fn take_run(slots: &[AtomicU32], space: &mut [u32]) -> usize {
+fn take_run(slots: &[AtomicU32], stop: u32, space: &mut [u32]) -> usize {
     let mut taken = 0;
     for (slot, number) in slots.iter().zip(space) {
         let Some(bits) = slot.load(Ordering::Acquire).checked_sub(1) else { break }; // pairs with push()
-        let message = Message::from_bits(bits);
-        if message.is_frag() {
+        if bits & stop != 0 {
             break;
         }
         slot.store(0, Ordering::Release);
-        *number = message.page().0;
+        *number = Message::from_bits(bits).page().0;
         taken += 1;
     }
     taken

@@ -9,10 +9,11 @@
 // UNSAFETY: the last return frees the pool, and gives pages to their provider.
 #![expect(unsafe_code)]
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::core::end_watch::EndWatch;
-use crate::core::pool_core::PoolPtr;
+use crate::core::pool_core::{PoolCore, PoolPtr};
 use crate::mem::page::PageIdx;
 use crate::mem::provider::give_back;
 use crate::recycle::lane::Lane;
@@ -75,13 +76,20 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     if messages.is_empty() {
         return; // the ender took them, and the pool may be freed
     }
+    settle(&pool, messages);
+}
+
+/// Accounts for messages that came after the end. If they are all lives that had ended, the pool may be
+/// freed; the caller keeps its memory.
+pub(crate) fn settle(core: &PoolCore, messages: Vec<Message>) {
+    let pool = PoolPtr::new(NonNull::from(core));
     let pages: Vec<PageIdx> = {
-        let returns = pool.returns.lock();
+        let returns = core.returns.lock();
         let complete = |message: Message| {
             if !message.is_frag() {
-                return Some(message.page());
+                return core.ends_life_late(&returns, message).then_some(message.page());
             }
-            let (page, n) = message.frags(pool.geometry.head_mask);
+            let (page, n) = message.frags(core.geometry.head_mask);
             pool.late_frags_counted(&returns, page, n).then_some(page)
         };
         messages.into_iter().filter_map(complete).collect()

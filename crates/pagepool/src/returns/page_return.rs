@@ -12,8 +12,9 @@
 #![expect(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
-use crate::core::pool_core::{PoolPtr, ReturnState};
+use crate::core::pool_core::{PoolCore, PoolPtr, ReturnState};
 use crate::mem::page::PageIdx;
 use crate::mem::provider::give_back;
 use crate::probes;
@@ -181,6 +182,55 @@ impl PoolPtr {
     }
 }
 
+impl PoolCore {
+    /// Returns a plain page whose life another thread may end, too: see `LifeTable`. Any thread. If it did,
+    /// the pool may have been freed; the caller keeps its memory, and only the life's end allows more.
+    pub(crate) fn put_life(&self, page: PageIdx, life: u32) {
+        let message = Message::of_life(page, life);
+        if let Some(lane) = self.lane()
+            && lane.push(message)
+        {
+            return match lane.after_push() {
+                0 => {}
+                flags if flags & DETACHED != 0 => self.take_late(lane),
+                _ => wake_owner(lane),
+            };
+        }
+        let pool = PoolPtr::new(NonNull::from(self));
+        let mut returns = self.returns.lock();
+        if !returns.detached && self.ring.push(&mut returns.tail, message) {
+            self.returned.recycle_ring.add(1);
+            pool.unlock_and_wake(returns);
+        } else if self.ends_life_late(&returns, message) {
+            pool.ring_is_full(returns, page);
+        }
+    }
+
+    /// Accounts for what the calling thread sent after the pool's end. The caller keeps the pool's memory.
+    #[cold]
+    pub(crate) fn take_late(&self, lane: &Lane) {
+        fence(Ordering::Acquire); // pairs with raise_all()
+        late::settle(self, lane.take_all());
+    }
+
+    /// Whether a message's page is the pool's again: its life ends, or it came without one. Otherwise it
+    /// returned twice, which is counted. For the holder of the owner half.
+    pub(crate) fn ends_life(&self, message: Message) -> bool {
+        let (page, life) = (message.page().0, message.life());
+        let ends = life == 0 || self.lives.is_some_and(|lives| lives.owned(|| lives.end_sent()(page, life)));
+        self.own.counts.returned_twice.add(u64::from(!ends));
+        ends
+    }
+
+    /// The same on any thread, under the return lock.
+    pub(crate) fn ends_life_late(&self, _returns: &ReturnState, message: Message) -> bool {
+        let (page, life) = (message.page().0, message.life());
+        let ends = life == 0 || self.lives.is_some_and(|lives| lives.claim_sent(page, life));
+        self.returned.returned_twice.add(u64::from(!ends));
+        ends
+    }
+}
+
 /// Whole pages on their way into the ring. Its drop sends them also if a callback (waker, provider) panics.
 pub(crate) struct UnsentPages<'a> {
     pub(crate) pool: PoolPtr,
@@ -220,6 +270,11 @@ fn flagged(pool: PoolPtr, lane: &Lane, flags: u32) {
     if flags & DETACHED != 0 {
         return late::drain_late(pool, lane); // a pool that has ended has no sleeper
     }
+    wake_owner(lane);
+}
+
+/// Wakes the owner that raised [`STARVED`] in this lane.
+pub(crate) fn wake_owner(lane: &Lane) {
     lane.lower(STARVED);
     // A count of its own: a waker is a callback, and may make this thread release the lane.
     let wakeup = lane.wakeup.clone();

@@ -9,8 +9,7 @@ use ::pagepool::{Batch, PageBuf, put_bulk, put_ring_bulk};
 
 use crate::args::out::array;
 use crate::error::{CallResult, status};
-use crate::handles::claim::{claim, claim_run, put_run};
-use crate::handles::directory;
+use crate::handles::claim::{claim, put_run, send_run};
 use crate::handles::opaque::BufHandle;
 use crate::handles::token::Token;
 
@@ -21,8 +20,7 @@ use crate::handles::token::Token;
 /// Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
 ///     array.
 /// Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool. On other
-///     threads one bulk of messages for up to 64. No atomic operation if one thread returns all buffers of
-///     the pool; otherwise one compare-and-swap per buffer.
+///     threads one bulk of messages for up to 64. No atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles; a handle is a token.
@@ -59,7 +57,7 @@ unsafe fn each(bufs: *const *mut BufHandle, n: usize, route: Route) -> c_int {
             let mut done = if route == Route::Recycle { put_run(tokens) } else { 0 };
             if done == 0 {
                 done = tokens.len().min(Batch::MAX);
-                failed = failed.and(put_claimed(&tokens[..done], route));
+                failed = failed.and(put_together(&tokens[..done], route));
             }
             tokens = &tokens[done..];
         }
@@ -75,14 +73,14 @@ enum Route {
     Ring,
 }
 
-/// Claims up to [`Batch::MAX`] buffers and returns them together. The result is the first error.
-fn put_claimed(tokens: &[Token], route: Route) -> CallResult<()> {
-    directory::fetch_words(tokens);
+/// Sends up to [`Batch::MAX`] buffers, or claims them and returns them together. The result is the first
+/// error.
+fn put_together(tokens: &[Token], route: Route) -> CallResult<()> {
     let mut failed = Ok(());
     let (mut pages, mut others) = (Batch::new(), Vec::new());
     let mut left = tokens;
     while let [first, rest @ ..] = left {
-        let run = claim_run(left, |buffer| gather(buffer, route, &mut pages, &mut others));
+        let run = if route == Route::Recycle { send_run(left) } else { 0 };
         if run > 0 {
             left = &left[run..];
             continue;

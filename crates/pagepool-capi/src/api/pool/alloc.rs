@@ -118,7 +118,7 @@ unsafe extern "C" fn alloc(pool: *mut PoolHandle, size: *mut usize, caller: Call
 /// The error for a fragment of that size that was not allocated.
 #[cold]
 fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
-    let page = owned.view.away.page_size.load(Relaxed);
+    let page = owned.view.page_size.load(Relaxed);
     if (1..=page).contains(&(size as u64)) {
         return EXHAUSTED;
     }

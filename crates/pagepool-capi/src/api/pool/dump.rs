@@ -41,7 +41,7 @@ fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
         Half::Bound => "bound",
         Half::Ended => "destroyed",
     };
-    let page = view.away.page_size.load(Relaxed);
+    let page = view.page_size.load(Relaxed);
     let at = life.handle.inflight();
     let Inflight { total, cache, lanes, ring, frag, out, deferred, uncollected, .. } = at;
     let (name, id, out) = (life.handle.name(), life.handle.id(), out + deferred);

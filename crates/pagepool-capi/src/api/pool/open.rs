@@ -78,7 +78,7 @@ fn create(arena: Arc<Arena>) -> CallResult<Token> {
     let offsets = Arc::new(OffsetDomain::new("offsets"));
     let params = PoolParams { domains: vec![offsets], ..Default::default() };
     let (pages, order) = (arena.area().pages(), params.order);
-    slots::insert(Pool::new(params, arena)?, pages, order)
+    slots::insert(pages, order, |lives| Ok(Pool::with_lives(params, arena, lives)?))
 }
 
 /// Binds the pool to the calling thread; destroys it if that fails.

@@ -10,7 +10,7 @@ use ::pagepool::Tag;
 use crate::args::range::out_of_range;
 use crate::args::sized::text;
 use crate::error::{CallResult, number, status};
-use crate::handles::claim::change;
+use crate::handles::claim::lend;
 use crate::handles::opaque::{BufHandle, PoolHandle, SharedHandle};
 use crate::handles::owner::enter;
 use crate::handles::slots;
@@ -80,7 +80,7 @@ pub(crate) fn tag_of(pool: Token, tag: c_int) -> CallResult<Tag> {
 pub extern "C" fn pagepool_buf_set_tag(pool: *mut PoolHandle, buf: *mut BufHandle, tag: c_int) -> c_int {
     status(|| {
         let tag = tag_of(Token::of(pool), tag)?;
-        change(Token::of(buf), |buf| buf.set_tag(tag))
+        lend(Token::of(buf), |buf| buf.set_tag(tag))
     })
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct HeldLock(&'static PoolView);
 impl Drop for HeldLock {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.turn.store(0, Release); // pairs with lock()
+        self.0.away.turn.store(0, Release); // pairs with lock()
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn lock(view: &'static PoolView, pool: Token) -> Option<HeldLock> {
     if view.no_owner.load(Relaxed) == 0 || pool.0 == 0 {
         return None;
     }
-    if view.turn.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+    if view.away.turn.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
         wait(view);
     }
     let held = HeldLock(view);
@@ -99,7 +99,7 @@ pub(crate) fn begin(pool: Token) -> Option<OwnerTurn> {
 #[inline(never)]
 fn wait(view: &PoolView) {
     let mut backoff = Backoff::default();
-    while view.turn.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
+    while view.away.turn.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
         backoff.pause();
     }
 }

@@ -178,7 +178,9 @@ impl<'a> IdlePages<'a> {
                 self.collect_frags(page, frags);
             } else {
                 *pages += 1;
-                self.leave(message.page());
+                if self.bound.ptr().ends_life(message) {
+                    self.leave(message.page());
+                }
             }
         }
     }

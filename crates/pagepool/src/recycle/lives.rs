@@ -1,0 +1,291 @@
+//! The lives of pages whose handles are numbers in other languages: each life ends once, whoever returns it.
+//!
+//! What   two words per page of a pool, in tables that are never freed. Its *life* is the handle that it has,
+//!        or will be given out with; before the first it is 0. Of a page's handles only the upper half
+//!        changes; the lower half is odd. Its *out* word is the same number until a thread returns
+//!        the buffer; that thread stores the next life there. The life decides, the out word informs: of two
+//!        returns one after the other, it refuses the second at once.
+//! Alone  a life is ended by whoever may change it: the owner in a plain section ([`owned`]), or a thread
+//!        with the lock `claims`, which every thread takes while `limit` is 0. So the check and the store
+//!        that end a life need no atomic operation.
+//! Away   another thread only compares the out word, stores the next life there and sends the life in a
+//!        message ([`message`](crate::recycle::message)). The owner ends it when it takes the message. A
+//!        message of a life that has ended is a second return: it is discarded and counted. A late store may
+//!        leave an old life in an out word. Then [`is_out`] asks the life, and the next return repairs it.
+//! Claim  a thread that takes a buffer out of its handle for other uses must have it alone at once. It takes
+//!        the lock, sets `limit` to 0 and waits for the owner's section. The owner takes the lock, too, until
+//!        [`QUIET`] of its sections found no further claim.
+//! Pairs  owner: `busy`, free fence, `limit`. Claimer: `limit`, heavy fence, `busy`. Either the owner sees 0
+//!        and takes the lock, or the claimer sees it busy and waits. `busy` 0 is Release, read with Acquire:
+//!        the claimer sees all that the section ended. The owner sets `limit` again under the lock.
+//! Who    `limit` is changed under the lock, or by the owner that gives the pool up. `busy` by the owner. A
+//!        word by the thread that has the page without a handle, too.
+//!
+//! [`owned`]: LifeTable::owned
+//! [`is_out`]: PageLife::is_out
+
+// UNSAFETY: words are reached by address and never freed.
+#![expect(unsafe_code)]
+
+use std::mem::offset_of;
+use std::sync::atomic::AtomicPtr;
+
+use crate::sys::sync::{
+    AtomicU32, AtomicU64, Backoff, Lock, Ordering::*, Padded, fences_are_free, free_fence, heavy_fence,
+};
+
+/// The step from one life's upper half to the next. It is twice an odd number: the halves are odd, and repeat
+/// after 2^31.
+pub const NEXT_LIFE: u32 = 0x9e37_79b2;
+
+/// The owner's sections without a claim after which it needs no lock again.
+const QUIET: u32 = 64;
+
+/// The life that follows.
+#[inline(always)]
+pub fn next_life(life: u64) -> u64 {
+    life.wrapping_add(u64::from(NEXT_LIFE) << 32)
+}
+
+/// The lives of a pool's pages. Zeroes are a table without pages.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct LifeTable {
+    /// The life of each page, by number; 0 before the first.
+    pub lives: AtomicPtr<AtomicU64>,
+    /// The out word of each page. With a bit 0 of 0 the page may have references.
+    pub outs: AtomicPtr<AtomicU64>,
+    /// The number of pages.
+    pub pages: AtomicU32,
+    /// What the owner's cache takes with a store each, if the owner may end lives without the lock; else 0.
+    pub limit: AtomicU64,
+    /// The value of `limit` for this owner.
+    room: AtomicU64,
+    /// 1 while the owner is in a plain section.
+    busy: OwnersLine,
+    /// The owner's sections since the last claim.
+    claims: Padded<Lock<u32>>,
+}
+
+#[inline(always)]
+fn end_half(word: &AtomicU64, half: u32) -> bool {
+    let life = word.load(Relaxed);
+    let is_in = (life >> 32) as u32 == half;
+    if is_in {
+        word.store(next_life(life), Relaxed);
+    }
+    is_in
+}
+
+/// A line that the owner writes with each buffer. Beside it is one that others seldom read.
+#[derive(Debug)]
+#[repr(align(64))]
+struct OwnersLine(AtomicU32);
+
+/// Whether a page may have references, in the life that has just ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MayHaveRefs(pub bool);
+
+/// The two words of a page, which are never freed.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLife {
+    /// Its life.
+    pub life: &'static AtomicU64,
+    /// Its out word.
+    pub out: &'static AtomicU64,
+}
+
+impl PageLife {
+    /// Whether the buffer of this life is out and has not been returned.
+    #[inline]
+    pub fn is_out(self, life: u64) -> bool {
+        self.life.load(Acquire) == life && self.out.load(Acquire) != next_life(life)
+    }
+
+    /// Ends the life of a buffer that is out. For the owner in a section, or with the lock.
+    #[inline(always)]
+    pub fn end(self, life: u64) -> Option<MayHaveRefs> {
+        let refs = MayHaveRefs(self.out.load(Relaxed) == life - 1);
+        let is_out = self.is_out(life);
+        if is_out {
+            self.life.store(next_life(life), Relaxed);
+            self.out.store(next_life(life), Relaxed);
+        }
+        is_out.then_some(refs)
+    }
+
+    /// Ends the life of a plain page that is out. For the owner in a section, or with the lock.
+    #[inline(always)]
+    pub fn end_plain(self, life: u64) -> bool {
+        let is_out = self.out.load(Relaxed) == life && self.life.load(Relaxed) == life;
+        if is_out {
+            self.life.store(next_life(life), Relaxed);
+            self.out.store(next_life(life), Relaxed);
+        }
+        is_out
+    }
+
+    /// Stores that a thread returns the buffer of this life; `false` if it is not a plain page that is out.
+    /// Then the thread sends the life.
+    #[inline(always)]
+    pub fn leave(self, life: u64) -> bool {
+        let is_out = self.out.load(Relaxed) == life;
+        if is_out {
+            self.out.store(next_life(life), Relaxed);
+        }
+        is_out
+    }
+
+    /// Begins the life of a buffer, for the thread that has it; `first` gives a page's first life. A plain
+    /// page that was out before needs only its life.
+    pub fn begin(self, MayHaveRefs(refs): MayHaveRefs, first: impl FnOnce() -> u64) -> u64 {
+        let life = match self.life.load(Relaxed) {
+            0 => first(),
+            life => life,
+        };
+        self.life.store(life, Relaxed);
+        self.out.store(life - u64::from(refs), Relaxed);
+        life
+    }
+
+    /// Makes the ended life that has this buffer current again, for the thread that ended it and has the
+    /// buffer.
+    pub fn resume(self, life: u64, MayHaveRefs(refs): MayHaveRefs) {
+        self.life.store(life, Release);
+        self.out.store(life - u64::from(refs), Release);
+    }
+}
+
+impl LifeTable {
+    /// Where other languages find the word that is 1 while the owner is in a plain section.
+    pub const BUSY_AT: usize = offset_of!(Self, busy);
+
+    /// A table of these words, which must be valid for every page, forever. No thread uses it yet.
+    pub fn begin(&self, lives: *mut AtomicU64, outs: *mut AtomicU64, pages: u32) {
+        self.lives.store(lives, Relaxed);
+        self.outs.store(outs, Relaxed);
+        self.pages.store(pages, Relaxed);
+        self.limit.store(0, Relaxed);
+    }
+
+    /// A table without pages.
+    #[cfg(loom)]
+    pub fn none() -> Self {
+        let (lives, outs) = (AtomicPtr::default(), AtomicPtr::default());
+        let (limit, room, claims) = (AtomicU64::new(0), AtomicU64::new(0), Padded(Lock::new(0)));
+        Self {
+            lives,
+            outs,
+            pages: AtomicU32::new(0),
+            limit,
+            room,
+            busy: OwnersLine(AtomicU32::new(0)),
+            claims,
+        }
+    }
+
+    /// The words of a page of the table.
+    #[inline(always)]
+    pub fn page(&self, page: u32) -> PageLife {
+        debug_assert!(page < self.pages.load(Relaxed), "page {page} is not in the table");
+        let word = |words: &AtomicPtr<AtomicU64>| {
+            // SAFETY: I3. There is a word for every page, and callers pass such a page.
+            let word = unsafe { words.load(Relaxed).add(page as usize) };
+            // SAFETY: I3. Words are never freed.
+            unsafe { &*word }
+        };
+        PageLife { life: word(&self.lives), out: word(&self.outs) }
+    }
+
+    /// Ends lives whose upper halves came in messages; `false` for one that has ended. For the owner in a
+    /// section, or with the lock.
+    #[inline(always)]
+    pub fn end_sent(&self) -> impl Fn(u32, u32) -> bool + use<> {
+        let (lives, pages) = (self.lives.load(Relaxed), self.pages.load(Relaxed));
+        move |page, half| {
+            page < pages && {
+                // SAFETY: I3. There is a word for every page of the table.
+                let word = unsafe { lives.add(page as usize) };
+                // SAFETY: I3. Words are never freed.
+                end_half(unsafe { &*word }, half)
+            }
+        }
+    }
+
+    /// Runs `work`, which ends lives, for the holder of the owner half. `work` is short and takes no lock.
+    #[inline(always)]
+    pub fn owned<R>(&self, work: impl FnOnce() -> R) -> R {
+        if !self.enter() {
+            return self.owned_with_lock(work);
+        }
+        let done = work();
+        self.busy.0.store(0, Release); // pairs with alone()
+        done
+    }
+
+    /// Begins a plain section of the owner, unless it needs the lock.
+    #[inline(always)]
+    fn enter(&self) -> bool {
+        self.busy.0.store(1, Relaxed);
+        free_fence(); // pairs with alone(); without free fences the limit is always 0
+        let plain = self.limit.load(Relaxed) != 0;
+        if !plain {
+            self.busy.0.store(0, Release);
+        }
+        plain
+    }
+
+    #[inline(never)]
+    fn owned_with_lock<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mut quiet = self.claims.lock();
+        let done = work();
+        *quiet += 1;
+        if *quiet >= QUIET {
+            self.limit.store(self.room.load(Relaxed), Relaxed);
+        }
+        done
+    }
+
+    /// Runs `work`, which ends lives, on any thread. Slows the owner for a while.
+    #[cold]
+    fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
+        let mut quiet = self.claims.lock();
+        *quiet = 0;
+        if self.limit.load(Relaxed) != 0 {
+            self.limit.store(0, Relaxed);
+            heavy_fence(); // pairs with the free fence in enter()
+            let mut backoff = Backoff::default();
+            while self.busy.0.load(Acquire) != 0 {
+                backoff.pause();
+            }
+        }
+        work()
+    }
+
+    /// Ends the life of a buffer of this table on any thread, which then has the buffer.
+    pub fn claim(&self, page: PageLife, life: u64) -> Option<MayHaveRefs> {
+        // First, so that a stale handle does not slow the owner.
+        if page.is_out(life) { self.alone(|| page.end(life)) } else { None }
+    }
+
+    /// Ends a life that cannot be sent, as [`end_sent`](Self::end_sent) does, on any thread.
+    pub(crate) fn claim_sent(&self, page: u32, half: u32) -> bool {
+        self.alone(|| self.end_sent()(page, half))
+    }
+
+    /// The pool has an owner, whose cache takes up to `room` pages with a store each.
+    pub fn bind(&self, room: u64) {
+        let mut quiet = self.claims.lock();
+        *quiet = 0;
+        let room = if cfg!(loom) || fences_are_free() { room } else { 0 };
+        self.room.store(room, Relaxed);
+        self.limit.store(room, Relaxed);
+    }
+
+    /// The owner gives the pool up.
+    pub fn unbind(&self) {
+        let _quiet = self.claims.lock();
+        self.room.store(0, Relaxed);
+        self.limit.store(0, Relaxed);
+    }
+}
