@@ -2,7 +2,7 @@
  * pagepool: a user-space page pool for packet buffers. Generated; docs/c-api.md is the guide.
  *
  * Terms, in the order in which they build on each other:
- *   page      4096 << order bytes; each pool has its order
+ *   page      page_size << order bytes: an arena has its page_size (4096 by default), a pool its order
  *   arena     memory from which pools take pages
  *   buffer    a page, or a fragment of a page; it is out from its allocation until it is returned to its pool
  *   owner     the thread that called pagepool_bind, or pagepool_open: it alone allocates
@@ -269,8 +269,8 @@ struct pagepool_arena_params {
      */
     uint32_t inherit_on_fork;
     /**
-     * Bytes of a page of order 0: 2048 or 4096. 0 means 4096. With 2048, packets of up to 1514 bytes take
-     * half the memory. Not for PAGEPOOL_BACKING_DEVICE.
+     * Bytes of a page of order 0: 2048 or 4096. 0 means 4096. With 2048, a packet of 1514 bytes takes half
+     * the memory, if its headroom and tailroom fit in the other 534 bytes. Not for PAGEPOOL_BACKING_DEVICE.
      */
     uint64_t page_size;
 };
@@ -422,7 +422,7 @@ struct pagepool_params {
      */
     const char *name;
     /**
-     * The size of a page: 4096 << order bytes, with an order of 0 to 10.
+     * The size of a page: the `page_size` of the arena (4096 by default) << order, with an order of 0 to 10.
      */
     uint32_t order;
     /**
@@ -876,7 +876,7 @@ int pagepool_arena_put(struct pagepool_arena *arena);
 int64_t pagepool_arena_describe(struct pagepool_arena *arena, char *text, size_t len);
 
 /**
- * Returns the number of base pages (4096 bytes) that pools have taken from the arena.
+ * Returns the number of base pages (pages of order 0) that pools have taken from the arena.
  *
  * Thread: any.
  * Errors: -EINVAL, -ESTALE for a bad handle.
@@ -916,8 +916,8 @@ int pagepool_arena_memfd(struct pagepool_arena *arena);
 int pagepool_arena_set_current_node(struct pagepool_arena *arena, int nid);
 
 /**
- * Returns the address of the arena's first byte; page i begins at 4096 * i bytes from there. NULL for device
- * memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE).
+ * Returns the address of the arena's first byte. Page i begins i times the arena's `page_size` from there.
+ * NULL for device memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE).
  *
  * Thread: any.
  * Cost: a lock.
@@ -1030,7 +1030,8 @@ int pagepool_batch_push(struct pagepool_batch *batch, struct pagepool_buf *buf);
  * Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
  *     Nothing changes then. If two threads return a buffer at the same moment, both calls may return 0; one
  *     is refused later, and counted in `returned_twice`.
- * Cost: no atomic operation, on any thread.
+ * Cost: no atomic operation for a page that returns through the cache or a lane, in pools without `holders`
+ *     and syncs. A lock, if other threads claim buffers. One atomic operation for a fragment.
  */
 int pagepool_buf_put(struct pagepool_buf *buf);
 
@@ -1104,7 +1105,7 @@ size_t pagepool_buf_offset(struct pagepool_buf *buf);
 uint64_t pagepool_buf_dma_addr(struct pagepool_buf *buf);
 
 /**
- * Returns the number of the buffer's page in its arena, counted in base pages of 4096 bytes. A page of a
+ * Returns the number of the buffer's page in its arena, counted in base pages (pages of order 0). A page of a
  * higher order has the number of its first base page. UINT32_MAX for a bad handle.
  *
  * Thread: the one that holds the buffer.
@@ -1168,7 +1169,7 @@ int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t
  * Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
  *     array.
  * Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool. On other
- *     threads one bulk of messages for up to 64. No atomic operation.
+ *     threads one bulk of messages for up to 64. Atomic operations as for pagepool_buf_put.
  */
 int pagepool_buf_put_bulk(struct pagepool_buf *const *bufs, size_t n);
 

@@ -114,7 +114,7 @@ pub unsafe extern "C" fn pagepool_arena_describe(
     unsafe { store_text(text, len, line) }
 }
 
-/// Returns the number of base pages (4096 bytes) that pools have taken from the arena.
+/// Returns the number of base pages (pages of order 0) that pools have taken from the arena.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
@@ -172,8 +172,8 @@ pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: 
     })
 }
 
-/// Returns the address of the arena's first byte; page i begins at 4096 * i bytes from there. NULL for device
-/// memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE).
+/// Returns the address of the arena's first byte. Page i begins i times the arena's `page_size` from there.
+/// NULL for device memory (-EOPNOTSUPP) or a bad handle (-EINVAL, -ESTALE).
 ///
 /// Thread: any.
 /// Cost: a lock.

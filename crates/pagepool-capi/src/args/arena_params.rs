@@ -54,8 +54,8 @@ pub struct ArenaParamsC {
     pub commit_all: u32,
     /// 1: a child of fork(2) inherits the memory. 0: it does not. No effect on the caller's memory.
     pub inherit_on_fork: u32,
-    /// Bytes of a page of order 0: 2048 or 4096. 0 means 4096. With 2048, packets of up to 1514 bytes take
-    /// half the memory. Not for PAGEPOOL_BACKING_DEVICE.
+    /// Bytes of a page of order 0: 2048 or 4096. 0 means 4096. With 2048, a packet of 1514 bytes takes half
+    /// the memory, if its headroom and tailroom fit in the other 534 bytes. Not for PAGEPOOL_BACKING_DEVICE.
     pub page_size: u64,
 }
 

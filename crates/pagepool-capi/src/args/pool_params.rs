@@ -28,7 +28,7 @@ pub struct PoolParamsC {
     pub arena: *mut ArenaHandle,
     /// The name of the pool in reports and errors; copied. NULL means "pool".
     pub name: *const c_char,
-    /// The size of a page: 4096 << order bytes, with an order of 0 to 10.
+    /// The size of a page: the `page_size` of the arena (4096 by default) << order, with an order of 0 to 10.
     pub order: u32,
     /// Slots in the ring. 0 means 1024; values above 16384 mean 16384. Linux: pool_size.
     pub ring_size: u32,
