@@ -222,7 +222,11 @@ fn a_published_socket_has_its_interface_and_attach_mode() {
             );
             assert_eq!((value("attach"), value("zero_copy")), (Some(mode), Some("false")), "{socket:?}");
             assert_eq!(value("mode"), Some(&*format!("af_xdp_{mode}_copy")), "{socket:?}");
-            assert_eq!((value("mtu"), value("chunk")), (Some("1500"), Some(["4096", "2048"][at])), "{socket:?}");
+            assert_eq!(
+                (value("mtu"), value("chunk")),
+                (Some("1500"), Some(["4096", "2048"][at])),
+                "{socket:?}"
+            );
             assert!(value("rx_ring").is_some() && value("tx_ring").is_some() && value("tx_mode").is_some());
             let pool = seen().pools.into_iter().find(|pool| Some(u64::from(pool.id)) == socket.pool_id());
             assert_eq!(pool.unwrap().ifindex, Some(links[at]));

@@ -71,8 +71,8 @@ pub struct TrafficOptions {
     /// Buffer of a packet: 2048 or 4096 [default: by MTU]
     ///
     /// A chunk (libxdp: frame) of the UMEM holds one packet with its headroom. The default is 2048 up to MTU
-    /// 1770, but 4096 for igb and igc cards with zero copy. For higher MTUs it is 4096, and longer packets
-    /// use several chunks, which requires Linux 6.6. Another multiple of 64 from 2112 to 4032 makes unaligned
+    /// 1770, but 4096 on a card unless packets are copied (--mode copy): some drivers fill only whole KiB of
+    /// a buffer. For higher MTUs it is 4096, and longer packets use several chunks, which requires Linux 6.6. Another multiple of 64 from 2112 to 4032 makes unaligned
     /// chunks: each begins at another offset of a page of 4096 bytes, so packets fall into different sets of
     /// the CPU's cache. That helps if they are read long after they arrived. Many drivers do not support zero
     /// copy with unaligned chunks.

@@ -42,7 +42,7 @@ pub struct UmemParams {
     /// [`page_size`](pagepool::ArenaParams::page_size). With `unaligned` any multiple of 64 from 2048 to a
     /// page.
     ///
-    /// A chunk lies in one page of a pool of order 0.
+    /// A chunk lies within one page, so the pool must have order 0.
     pub chunk_size: u32,
     /// Bytes kept free before the kernel's own 256.
     pub headroom: u32,
@@ -95,6 +95,10 @@ impl UmemParams {
 
     pub(super) fn check(&self, page_size: u32) -> Result<(), Error> {
         let chunk = self.chunk(page_size);
+        if self.unaligned && page_size == MIN_CHUNK {
+            let must_be = "false in an arena with pages of 2048 bytes, which hold no larger chunk";
+            return Err(parameter("unaligned", true, must_be));
+        }
         let fits = match self.unaligned {
             true => (MIN_CHUNK..=page_size).contains(&chunk) && chunk.is_multiple_of(64),
             false => chunk == page_size,

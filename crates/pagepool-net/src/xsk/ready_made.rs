@@ -20,7 +20,8 @@ impl XskDevice {
     /// Packets of other queues stay with the kernel. To give this queue back to the kernel, drop both, or end
     /// the process. The memory is twice what the rings hold: 16 MiB with the rings of `XskParams::default()`,
     /// in pages of 2 KiB; 32 MiB in pages of 4 KiB if the MTU is above 1,774 bytes or the interface is a card
-    /// (which may fill only whole KiB of a page), and more for a card with zero copy.
+    /// (which may fill only whole KiB of a page), and more for a card with zero copy. Open the device again
+    /// after a higher MTU is set.
     ///
     /// Packets have one buffer, so the MTU may be at most 3,822 bytes; for more see
     /// [`UmemParams::multi_buffer`](super::UmemParams::multi_buffer). For some of the packets see

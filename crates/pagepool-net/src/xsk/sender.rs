@@ -92,8 +92,8 @@ impl Sender {
         self.requests.as_deref_mut()
     }
 
-    /// Takes packets off the front while there is room, and each has only whole pages; none of those must be
-    /// refused. [`transmit`](Self::transmit) takes the others. Returns how many.
+    /// Takes packets off the front while there is room. Stops at a packet that has a part of a page, or that
+    /// must be refused: [`transmit`](Self::transmit) takes the others. Returns how many.
     #[inline]
     pub(super) fn transmit_packets(
         &mut self,

@@ -35,7 +35,7 @@ pub(crate) struct Geometry {
     pub(crate) tailroom: u32,
     /// The most bytes that colours add: (number of colours, a power of two, - 1) * cache line.
     pub(crate) colour_mask: u32,
-    /// A page's number times this has the page's colour from bit 32 on, below it and above other bits. One
+    /// A page's number times this has the page's colour in the bits from 32 on, under `colour_mask`. One
     /// multiplication in place of a shift by the order.
     pub(crate) colour_scale: u64,
     /// The bits of an offset at which fragments may begin.

@@ -24,7 +24,8 @@ use crate::mem::starved::StarvedPools;
 use crate::sys::sync::{AtomicU32, AtomicU64, Backoff, Lock, Ordering};
 use crate::sys::table::Table;
 
-/// log2 of the default region size: 4 MiB, the largest page, so no page crosses a region.
+/// log2 of the default region size: 4 MiB, as large as the largest page or larger, so no page crosses a
+/// region.
 pub const REGION_SHIFT: u32 = 22;
 
 /// log2 of the bytes whose marks are in one word of [`RawOut`].

@@ -58,7 +58,7 @@ pub struct PoolParams {
     /// Shift the start of packets from page to page, by up to 15 cache lines, within the bytes that `max_len`
     /// leaves free. Spreads packets over the sets of the CPU's caches.
     pub colour: bool,
-    /// Fragments begin at multiples of this, a power of two from 8 to 4096. 8 gives Linux's offsets and sizes
+    /// Fragments begin at multiples of this, a power of two from 8 to 4096, at most a page. 8 gives Linux's offsets and sizes
     /// on x86.
     pub frag_align: usize,
     /// Address spaces in which every page is mapped. `dma_addr` is in the first.
@@ -257,10 +257,10 @@ impl PoolParams {
         let bytes = area.len_bytes();
         let must_be = format!("an order whose pages fit the provider's {bytes} bytes");
         Error::require(area.pages() >= 1 << self.order, "order", self.order, must_be)?;
-        power_of_two("frag_align", self.frag_align, 8, 4096)?;
         let syncs_some = !self.sync_for_device || !self.domains.is_empty();
         Error::require(syncs_some, "sync_for_device", true, "false in a pool without domains")?;
         let page = area.page_size() << self.order;
+        power_of_two("frag_align", self.frag_align, 8, page.min(4096))?;
         within("headroom", self.headroom, 0, page - 1)?;
         within("tailroom", self.tailroom, 0, page - 1 - self.headroom)?;
         let room = page - self.headroom - self.tailroom;

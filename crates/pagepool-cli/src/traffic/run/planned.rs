@@ -51,9 +51,10 @@ fn sizes<C: TrafficCommand>(
     })
 }
 
-/// The size of a chunk for packets of this MTU, unless one is given.
+/// The size of a chunk for packets of this MTU, unless one is given. A card with zero copy gets large ones:
+/// some drivers fill only whole KiB of a buffer (igb, igc, ixgbe on the 82599).
 fn usual_chunk(mtu: u32, mode: Mode, interfaces: &[Interface]) -> u32 {
     let [small, large] = CHUNKS;
-    let cuts_short = !mode.copies() && interfaces.iter().any(|at| at.cut_short(small).is_some());
-    if fits(mtu, small) && !cuts_short { small } else { large }
+    let may_be_zero_copy = !mode.copies() && interfaces.iter().any(|at| at.hardware_ring > 0);
+    if fits(mtu, small) && !may_be_zero_copy { small } else { large }
 }

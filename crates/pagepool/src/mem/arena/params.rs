@@ -45,9 +45,9 @@ pub struct ArenaParams {
     /// kinds. Rounded up to the [system's page](crate::system_page_size) if that is larger. Addresses are
     /// reserved at once, memory is not. Default 64 MiB.
     pub max_bytes: u64,
-    /// Bytes of a page of order 0: 2048 or 4096. Default 4096. With 2048, packets of up to 1,514 bytes take
-    /// half the memory and half the sets of the CPU's caches. Requires that headroom, packet and tailroom
-    /// fit, or that pools take larger packets in several pages or of a higher order.
+    /// Bytes of a page of order 0: 2048 or 4096. Default 4096. With 2048, a packet of 1,514 bytes takes half
+    /// the memory, if its headroom and tailroom fit in the other 534 bytes. Larger packets require several
+    /// pages each, or a pool of a higher order.
     pub page_size: usize,
     /// The kind of memory. Default: transparent huge pages.
     pub backing: Backing,

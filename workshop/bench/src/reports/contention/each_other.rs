@@ -41,8 +41,7 @@ impl Meeting {
     }
 }
 
-/// Returns ticks per buffer of a thread for each repetition, by the slowest thread, and what all pools
-/// counted.
+/// Returns, for each repetition, the slowest thread's ticks per buffer, and what all pools counted.
 pub(super) fn measure(plan: Plan, threads: usize, cpus: &[usize]) -> Result<(Vec<f64>, Counted), String> {
     let meeting = Meeting {
         barrier: Barrier::new(threads),
