@@ -218,7 +218,7 @@ const PAIRS: [(&str, u64, Option<u64>); 9] = [
     ("batch data", 26, None),
     ("addr", 110, None),
     ("addrs", 32, None),
-    ("apart", 337, None),
+    ("apart", 346, None),
 ];
 
 #[test]

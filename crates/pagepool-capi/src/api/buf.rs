@@ -28,7 +28,8 @@ use crate::handles::token::Token;
 /// Errors: -ESTALE for a buffer that was returned before. -EINVAL for a value that never was a buffer.
 ///     Nothing changes then. If two threads return a buffer at the same moment, both calls may return 0; one
 ///     is refused later, and counted in `returned_twice`.
-/// Cost: no atomic operation, on any thread.
+/// Cost: no atomic operation for a page that returns through the cache or a lane, in pools without `holders`
+///     and syncs. A lock, if other threads claim buffers. One atomic operation for a fragment.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
@@ -131,7 +132,7 @@ pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
     value_or(u64::MAX, || read(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
 }
 
-/// Returns the number of the buffer's page in its arena, counted in base pages of 4096 bytes. A page of a
+/// Returns the number of the buffer's page in its arena, counted in base pages (pages of order 0). A page of a
 /// higher order has the number of its first base page. UINT32_MAX for a bad handle.
 ///
 /// Thread: the one that holds the buffer.

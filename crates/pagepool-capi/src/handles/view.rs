@@ -32,7 +32,8 @@ use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
 use crate::handles::token::{KIND_BITS, Token};
 
-/// Limit of buffers that a thread allocates or returns together: a thread that claims one waits for them.
+/// The most buffers that a thread allocates or returns together. A thread that claims a buffer may have to
+/// wait for so many.
 pub(crate) const RUN: usize = 64;
 
 pub(crate) const MAX_POOLS: usize = 4096;

@@ -152,7 +152,7 @@ int main(void)
     struct pagepool_buf *stale = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_put(stale) == 0);
     all_of_it(another, stale);
-    on_another_thread(); /* which has the bias; the next return here ends that, for compare-and-swap */
+    on_another_thread(); /* returns here continue without a lock */
     all_of_it(another, stale);
     CHECK(pagepool_destroy(pool) == 0 && pagepool_destroy(another) == 0);
     CHECK(pagepool_arena_put(arena) == 0 && pagepool_arena_put(other_arena) == 0);

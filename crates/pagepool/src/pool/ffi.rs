@@ -16,7 +16,7 @@ use std::mem::{MaybeUninit, offset_of};
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
@@ -210,6 +210,9 @@ impl LifeLane<'_> {
     }
 }
 
+/// A message with a life has room for smaller page numbers.
+const MAX_LIVES: u32 = 1 << 29;
+
 impl Pool {
     /// Creates a pool as [`new`](Self::new) does, whose pages have lives in this table.
     pub fn with_lives(
@@ -217,6 +220,9 @@ impl Pool {
         provider: Arc<dyn Provider>,
         lives: &'static LifeTable,
     ) -> Result<Self, Error> {
+        let pages = provider.area().pages();
+        let fits = pages < MAX_LIVES && lives.pages.load(Ordering::Relaxed) == pages;
+        Error::require(fits, "lives", pages, format_args!("of all pages, fewer than {MAX_LIVES}"))?;
         Self::create(params, provider, Some(lives))
     }
 }

@@ -18,8 +18,8 @@
 //! Pairs  owner: `busy`, free fence, `limit`. Claimer: `limit`, heavy fence, `busy`. Either the owner sees 0
 //!        and takes the lock, or the claimer sees it busy and waits. `busy` 0 is Release, read with Acquire:
 //!        the claimer sees all that the section ended. The owner sets `limit` again under the lock.
-//! Who    `limit` is changed under the lock, or by the owner that gives the pool up. `busy` by the owner. A
-//!        word by the thread that has the page without a handle, too.
+//! Who    `limit` is changed under the lock, or by the owner that gives the pool up; `busy` by the owner. A
+//!        page's words may also be changed by the thread that has the page without a handle.
 //!
 //! [`owned`]: LifeTable::owned
 //! [`is_out`]: PageLife::is_out
@@ -38,7 +38,7 @@ use crate::sys::sync::{
 /// after 2^31.
 pub const NEXT_LIFE: u32 = 0x9e37_79b2;
 
-/// The owner's sections without a claim after which it needs no lock again.
+/// The owner needs no lock after this many of its sections in a row without a claim.
 const QUIET: u32 = 64;
 
 /// The life that follows.
@@ -53,7 +53,7 @@ pub fn next_life(life: u64) -> u64 {
 pub struct LifeTable {
     /// The life of each page, by number; 0 before the first.
     pub lives: AtomicPtr<AtomicU64>,
-    /// The out word of each page. With a bit 0 of 0 the page may have references.
+    /// The out word of each page. If bit 0 is 0, the page may have references.
     pub outs: AtomicPtr<AtomicU64>,
     /// The number of pages.
     pub pages: AtomicU32,
@@ -239,7 +239,7 @@ impl LifeTable {
     fn owned_with_lock<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut quiet = self.claims.lock();
         let done = work();
-        *quiet += 1;
+        *quiet = quiet.saturating_add(1);
         if *quiet >= QUIET {
             self.limit.store(self.room.load(Relaxed), Relaxed);
         }

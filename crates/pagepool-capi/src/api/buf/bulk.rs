@@ -9,7 +9,7 @@ use ::pagepool::{Batch, PageBuf, put_bulk, put_ring_bulk};
 
 use crate::args::out::array;
 use crate::error::{CallResult, status};
-use crate::handles::claim::{claim, put_run, send_run};
+use crate::handles::claim::{claim, put_run, send_alone, send_run};
 use crate::handles::opaque::BufHandle;
 use crate::handles::token::Token;
 
@@ -20,7 +20,7 @@ use crate::handles::token::Token;
 /// Errors: the error of the first handle that failed; all others are still returned. -EINVAL for a NULL
 ///     array.
 /// Cost: on the owner's thread one check of pool and owner for up to 64 whole pages of a pool. On other
-///     threads one bulk of messages for up to 64. No atomic operation.
+///     threads one bulk of messages for up to 64. Atomic operations as for pagepool_buf_put.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles; a handle is a token.
@@ -83,6 +83,10 @@ fn put_together(tokens: &[Token], route: Route) -> CallResult<()> {
         let run = if route == Route::Recycle { send_run(left) } else { 0 };
         if run > 0 {
             left = &left[run..];
+            continue;
+        }
+        if route == Route::Recycle && send_alone(*first) {
+            left = rest;
             continue;
         }
         match claim(*first) {
