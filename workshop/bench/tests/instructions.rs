@@ -41,7 +41,7 @@ const LIMITS: &[Limit] = &[
     limit("frag_2090_direct", 46.5, None),
     limit("frag_2048_direct", 79.0, None),
     limit("frag_2048_lanes_left", 79.0, None), // lanes that nobody has cost nothing
-    limit("frag_2048_lanes_idle", 114.5, None), // 64 idle ones together cost one look a page
+    limit("frag_2048_lanes_idle", 118.5, None), // 64 idle ones together cost one look a page
     limit("frag_2048_bulk64", 26.5, None),
     limit("frag_2048_bulk64_halves", 163.0, None), // each page is opened and returns for two
     limit("alloc_8590_direct", 96.5, None),
