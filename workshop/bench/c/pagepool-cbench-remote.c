@@ -4,7 +4,8 @@
  *     cc -O2 pagepool-cbench-remote.c $(pkg-config --cflags --libs pagepool) -lpthread -o remote
  *
  * The work is that of across.h. Buffers with handles are returned one by one or in bulk, also by a thread that
- * finds and reads the first byte of each ("read"); each burst of the ring has one batch. The pool's counters prove that every page was returned by message.
+ * finds and reads the first byte of each ("read"); each burst of the ring has one batch. The pool's counters
+ * prove that every page was returned by message.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -6,9 +6,9 @@
  * A program shows two of three costs: the inline functions of the header, and the functions that they call
  * in other cases. Linked to libpagepool.a these are out of line in the program. Linked to libpagepool.so they
  * are behind the dynamic linker's table, which is the third cost. Before, other threads returned buffers and
- * used the batch, as in a program that runs. "packet" makes a packet of each buffer and frees it, "clone" also frees a clone of
- * it, "deferred" defers the buffer for a user that is done at once. The pool's counters prove that every
- * buffer took the cache. Each figure is the least of many rounds, because other work only adds time.
+ * used the batch, as in a program that runs. "packet" makes a packet of each buffer and frees it, "clone" also
+ * frees a clone of it, "deferred" defers the buffer for a user that is done at once. The pool's counters prove
+ * that every buffer took the cache. Each figure is the least of many rounds, because other work only adds time.
  */
 #include <pthread.h>
 #include <string.h>

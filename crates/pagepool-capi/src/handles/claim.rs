@@ -7,8 +7,8 @@
 //! Freed  between the check of the life and the message, another thread may return the same buffer, and the
 //!        pool may be freed. So [`send`] touches only static tables and the thread's own lane. What needs the
 //!        pool takes a reference to it under the slot's lock, and finds a freed pool gone.
-//! Cost   a return of a plain page by the owner: no atomic operation. Through a lane: none. A claim by another thread: a
-//!        lock, and about 1,600 cycles if the owner works without the lock.
+//! Cost   a return of a plain page by the owner or through a lane: no atomic operation. A claim by another
+//!        thread: a lock, and about 1,600 cycles if the owner works without the lock.
 
 // UNSAFETY: buffers are made from the words that belong to their tokens.
 #![expect(unsafe_code)]
@@ -146,6 +146,8 @@ pub(crate) fn send_alone(token: Token) -> bool {
     directory::find(token).is_ok_and(|row| send_first(row, token))
 }
 
+/// Sends a plain page of a row that the caller found, unless this thread owns the pool or the pool has no
+/// lanes.
 fn send_first(row: &DirectoryRow, token: Token) -> bool {
     let view = row.view();
     let leaves = token.is(HandleKind::Page) && !view.is_mine() && view.lane().0 != NO_LANE && {

@@ -72,10 +72,10 @@ pub struct TrafficOptions {
     ///
     /// A chunk (libxdp: frame) of the UMEM holds one packet with its headroom. The default is 2048 up to MTU
     /// 1770, but 4096 on a card unless packets are copied (--mode copy): some drivers fill only whole KiB of
-    /// a buffer. For higher MTUs it is 4096, and longer packets use several chunks, which requires Linux 6.6. Another multiple of 64 from 2112 to 4032 makes unaligned
-    /// chunks: each begins at another offset of a page of 4096 bytes, so packets fall into different sets of
-    /// the CPU's cache. That helps if they are read long after they arrived. Many drivers do not support zero
-    /// copy with unaligned chunks.
+    /// a buffer. For higher MTUs it is 4096, and longer packets use several chunks, which requires Linux 6.6.
+    /// Another multiple of 64 from 2112 to 4032 makes unaligned chunks: each begins at another offset of a
+    /// page of 4096 bytes, so packets fall into different sets of the CPU's cache. That helps if they are
+    /// read long after they arrived. Many drivers do not support zero copy with unaligned chunks.
     #[arg(long, value_name = "BYTES", help_heading = MEMORY)]
     pub chunk_size: Option<u32>,
     /// Slots of each ring [default: 1024, many queues: 512]

@@ -15,12 +15,13 @@ use std::ops::RangeInclusive;
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::{PoolCore, PoolPtr};
+use crate::mem::area::MARKED_SHIFT;
 use crate::mem::dma::DeviceAddr;
 use crate::mem::page::PageIdx;
 use crate::sys::sync::{AtomicU64, Ordering};
 
-/// log2 of the bytes per bit.
-pub(crate) const LINE_SHIFT: u32 = 6;
+/// log2 of the bytes per bit. A word of marks has 64 bits.
+pub(crate) const LINE_SHIFT: u32 = MARKED_SHIFT - 6;
 
 /// Bytes per bit. Buffers that share such a line have no raw form.
 pub(crate) const LINE: usize = 1 << LINE_SHIFT;

@@ -29,9 +29,9 @@ use crate::sys::table::Table;
 pub const REGION_SHIFT: u32 = 22;
 
 /// log2 of the bytes whose marks are in one word of [`RawOut`].
-const MARKED_SHIFT: u32 = 12;
+pub(crate) const MARKED_SHIFT: u32 = 12;
 
-const _: () = assert!(PAGE_SIZE << MAX_ORDER == 1 << REGION_SHIFT, "the largest page is a region");
+const _: () = assert!(PAGE_SIZE << MAX_ORDER == 1 << REGION_SHIFT, "a page of MAX_ORDER fills a region");
 
 /// The numbered pages of one [`Provider`](crate::Provider), with a record each.
 pub struct Area {
@@ -173,9 +173,8 @@ impl Area {
         Self::new(0, len_bytes, region_shift, BasePage::DEFAULT, |_| Ok(Nodes::One(node)))
     }
 
-    /// An area over memory at `base`, in pages of 4 KiB. All on `node`, or with a node per page if that is
-    /// `None` (see
-    /// [`set_node`](Self::set_node)). The provider makes regions present with
+    /// An area over memory at `base`, in pages of 4 KiB. All are on `node`; if that is `None`, each page has
+    /// a node of its own ([`set_node`](Self::set_node)). The provider makes regions present with
     /// [`add_region`](Self::add_region).
     ///
     /// `base` is a multiple of 4096; of 4 MiB if pages of order 10 must be naturally aligned.

@@ -58,8 +58,8 @@ pub struct PoolParams {
     /// Shift the start of packets from page to page, by up to 15 cache lines, within the bytes that `max_len`
     /// leaves free. Spreads packets over the sets of the CPU's caches.
     pub colour: bool,
-    /// Fragments begin at multiples of this, a power of two from 8 to 4096, at most a page. 8 gives Linux's offsets and sizes
-    /// on x86.
+    /// Fragments begin at multiples of this, a power of two from 8 to 4096, at most a page. 8 gives Linux's
+    /// offsets and sizes on x86.
     pub frag_align: usize,
     /// Address spaces in which every page is mapped. `dma_addr` is in the first.
     pub domains: Vec<Arc<dyn DmaDomain>>,

@@ -1,13 +1,14 @@
-//! The lives of pages whose handles are numbers in other languages: each life ends once, whoever returns it.
+//! The lives of pages. C programs have a number for a page, not a [`PageBuf`](crate::PageBuf), and may return
+//! it twice. A life makes sure that only one return of a page counts.
 //!
 //! What   two words per page of a pool, in tables that are never freed. Its *life* is the handle that it has,
 //!        or will be given out with; before the first it is 0. Of a page's handles only the upper half
 //!        changes; the lower half is odd. Its *out* word is the same number until a thread returns
 //!        the buffer; that thread stores the next life there. The life decides, the out word informs: of two
 //!        returns one after the other, it refuses the second at once.
-//! Alone  a life is ended by whoever may change it: the owner in a plain section ([`owned`]), or a thread
-//!        with the lock `claims`, which every thread takes while `limit` is 0. So the check and the store
-//!        that end a life need no atomic operation.
+//! Alone  only two may end a life: the owner in a plain section ([`owned`]), and a thread with the lock
+//!        `claims`. While `limit` is 0, the owner takes the lock, too. So the check and the store that end a
+//!        life need no atomic operation.
 //! Away   another thread only compares the out word, stores the next life there and sends the life in a
 //!        message ([`message`](crate::recycle::message)). The owner ends it when it takes the message. A
 //!        message of a life that has ended is a second return: it is discarded and counted. A late store may

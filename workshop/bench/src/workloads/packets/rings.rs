@@ -29,7 +29,8 @@ const PAGES: Chunks = Chunks { size: 4096, len: 60, buffers: 1 };
 const SMALL: Chunks = Chunks { size: 2048, ..PAGES };
 const TWO: Chunks = Chunks { len: 6000, buffers: 2, ..PAGES };
 
-/// Receive and drop, send back, or send by another port; each over pages of 4 KiB, of 2 KiB and in two buffers.
+/// Receive and drop, send back, or send by another port; each over pages of 4 KiB, of 2 KiB and in two
+/// buffers.
 pub const TABLE: &[Workload] = &[
     row("xsk_drop", || ready(1, PAGES, drop)).about("receive 60 bytes over AF_XDP's rings, drop"),
     row("xsk_drop_2048", || ready(1, SMALL, drop)).about("receive 60 bytes in chunks of 2048 bytes, drop"),

@@ -209,8 +209,8 @@ pub(super) const CONFORMANCE_SMALL_PAGES: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test cards pages_of_2_kib";
 
-/// igb gets buffers in units of 1 KiB, of a page of 2 KiB 1,024 bytes, and continues a longer packet in the next
-/// one.
+/// igb uses whole KiB of a buffer: 1,024 bytes of a page of 2 KiB. It continues a longer packet in the next
+/// buffer.
 pub(super) const CONFORMANCE_SMALL_PAGES_ON_IGB: &str = "up eth0 eth1
     promiscuous eth0 eth1
     export PAGEPOOL_LONGEST=1024
