@@ -37,6 +37,7 @@ mod egress;
 mod handler;
 mod handoff;
 pub(crate) mod holder_tags;
+mod outlets;
 mod poll_list;
 mod port;
 mod port_sleep;
@@ -61,6 +62,7 @@ pub use egress::{Egress, PathStats};
 pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use handoff::{HandoffRx, HandoffTx, handoff};
 use holder_tags::tag_received;
+pub use outlets::Outlets;
 use poll_list::PollList;
 use port::Port;
 use port_sleep::PortSleep;
@@ -364,6 +366,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             self.poll_list.wake_all(&mut self.ports);
             moved = self.round();
         }
+        moved += self.flush_due_stack();
         self.poll_list.end(&mut self.ports, moved);
         self.ring();
         moved
@@ -402,6 +405,24 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     pub fn show(&mut self) {
         self.ports.iter_mut().for_each(Port::show);
         self.showing.shown(self.poll_list.moves());
+    }
+
+    /// Calls a stack whose time has come. Returns how many frames it sent.
+    #[inline]
+    fn flush_due_stack(&mut self) -> usize {
+        if self.stack.due().is_none_or(|due| due > Instant::now()) {
+            return 0;
+        }
+        self.flush_stack();
+        let moved = self.transmit();
+        self.done.flush();
+        moved
+    }
+
+    #[inline]
+    fn flush_stack(&mut self) {
+        let Self { stack, ports, poll_list, routes, .. } = self;
+        stack.flush(&mut Outlets { ports, poll_list, routes });
     }
 
     /// Polls each port that does not rest.
@@ -456,10 +477,12 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// redirected to that port. Returns the frame if the port's queue is full, its device is gone, or there
     /// is no such port.
     pub fn send(&mut self, port: PortId, frame: XdpFrame) -> Result<(), XdpFrame> {
-        let Some(at) = self.place(port) else { return Err(frame) };
-        let sent = self.ports[at].send_on(frame);
-        self.poll_list.activate(&mut self.ports[at], at);
-        sent
+        self.outlets().send(port, frame)
+    }
+
+    /// The ports, as the stack gets them.
+    fn outlets(&mut self) -> Outlets<'_> {
+        Outlets { ports: &mut self.ports, poll_list: &mut self.poll_list, routes: &self.routes }
     }
 
     /// Measures about one in `rounds` of the rounds that move packets, beginning with the next: 1 is every
@@ -498,10 +521,18 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// frames that wait for it are counted and return to their pools. Returns `Gone` if no device is left.
     ///
     /// It sleeps at once on all devices, all pools made with `wakeup`, all handoffs, and its
-    /// [`waker`](Self::waker). It wakes as often as a device must be polled: once a second for AF_XDP, more
+    /// [`waker`](Self::waker), and not beyond the time at which its stack is [due](Stack::due). It wakes as often as a device must be polled: once a second for AF_XDP, more
     /// often while that sends. A loop that never sleeps calls it with a zero timeout now and then, to close
     /// devices that are gone.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
+        let Some(due) = self.stack.due() else { return self.sleep_for(timeout) };
+        match self.sleep_for(timeout.min(due.saturating_duration_since(Instant::now()))) {
+            Wake::Timeout if due <= Instant::now() => Wake::Ready,
+            wake => wake,
+        }
+    }
+
+    fn sleep_for(&mut self, timeout: Duration) -> Wake {
         self.poll_list.sweep_next();
         let first = self.showing.longest_sleep(self.poll_list.moves());
         if timeout <= first {
@@ -523,7 +554,10 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// (`fs.epoll.max_user_watches`).
     pub fn arm(&mut self) -> Result<Armed<'_>, Error> {
         self.poll_list.sweep_next();
-        let longest = self.showing.longest_sleep(self.poll_list.moves());
+        let mut longest = self.showing.longest_sleep(self.poll_list.moves());
+        if let Some(due) = self.stack.due() {
+            longest = longest.min(due.saturating_duration_since(Instant::now()));
+        }
         self.sleep.arm(&mut self.ports, longest)
     }
 
@@ -603,6 +637,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         &self.handler
     }
 
+    /// The stack that gets passed packets.
+    pub fn stack_mut(&mut self) -> &mut S {
+        &mut self.stack
+    }
+
     /// Closes all ports, and returns the handler with its state.
     pub fn into_handler(self) -> P {
         self.handler
@@ -662,6 +701,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 sent = self.send_burst(at, &mut received);
                 self.carry_out(at, &mut received);
             }
+            self.flush_stack();
             self.meter.lap(LoopPart::Handle, n);
             put_packets(if all_end { &mut received } else { &mut self.ended });
             self.meter.lap(LoopPart::Return, n);

@@ -150,8 +150,8 @@ pub use drivers::opened_device::{OpenedDevice, SocketInfo};
 pub use drivers::{DRIVERS, Driver, open_device, open_devices};
 #[doc(inline)]
 pub use forward::{
-    Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, PacketHandler,
-    PartCycles, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
+    Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, Outlets,
+    PacketHandler, PartCycles, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
 };
 pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;

@@ -130,6 +130,7 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
             max_packet: params.max_packet,
             mtu: params.max_packet.saturating_sub(HEADERS),
             max_buffers: params.max_buffers,
+            mac: None,
             maps: true,
         },
         mappings: MappingCache::new(domain),

@@ -1,5 +1,6 @@
 //! Packets: as received, and beyond the poll.
 
+pub(crate) mod blank;
 #[cfg(all(feature = "bytes", not(loom)))]
 pub(crate) mod bytes;
 pub(crate) mod chain;

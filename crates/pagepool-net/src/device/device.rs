@@ -83,6 +83,8 @@ pub struct DeviceInfo {
     pub mtu: usize,
     /// Most buffers of a packet; 1 for a device without multi-buffer.
     pub max_buffers: usize,
+    /// Its MAC address, if it has one.
+    pub mac: Option<[u8; 6]>,
     /// Whether more areas can be mapped in its domain while it runs. Then it sends memory of other devices'
     /// pools without a copy.
     pub maps: bool,

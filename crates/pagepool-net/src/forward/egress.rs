@@ -235,30 +235,15 @@ impl Known {
 /// Copies the packet's bytes into pages of this pool, as many as needed, and its metadata if there is
 /// headroom.
 fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
+    let mut packet = pool.packet(frame.len())?;
     let mut source = Source { now: frame.data(), frags: frame.frags().iter() };
-    let mut left = frame.len();
-    let (first, len) = copy_page(&mut source, left, pool)?;
-    let mut packet = XdpBuff::received(first, len).ok()?;
+    let mut copied = source.read(packet.data_mut());
+    copied += packet.frags_mut().iter_mut().map(|frag| source.read(frag.data_mut())).sum::<usize>();
     let meta = frame.meta();
     if !meta.is_empty() && packet.adjust_meta(-(meta.len() as isize)).is_ok() {
         packet.meta_mut().copy_from_slice(meta);
     }
-    left -= len;
-    while left > 0 {
-        let (page, len) = copy_page(&mut source, left, pool)?;
-        let offset = page.packet_offset();
-        packet.add_frag(page, offset, len).ok()?;
-        left -= len;
-    }
-    Some(packet)
-}
-
-/// A page with the next bytes, at most `left`, and their number; `None` if there is no page, or nothing to
-/// read.
-fn copy_page(source: &mut Source<'_>, left: usize, pool: &Bound) -> Option<(PageBuf, usize)> {
-    let mut page = pool.alloc_page()?;
-    let len = source.read(page.packet_mut()?);
-    (len > 0 || left == 0).then_some((page, len))
+    (copied == frame.len()).then_some(packet) // the CPU can read and write all of it
 }
 
 /// Reads over all buffers of a frame.
@@ -268,7 +253,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Fills the space from its front while there are bytes; returns how many.
+    /// Fills the space from its front while there are bytes. Returns how many.
     fn read(&mut self, space: &mut [u8]) -> usize {
         let mut done = 0;
         loop {

@@ -192,6 +192,11 @@ impl Port {
         self.give()
     }
 
+    /// How many frames may be queued.
+    pub(super) fn room(&self) -> usize {
+        if self.gone { 0 } else { self.most.saturating_sub(self.waiting.len()) }
+    }
+
     /// Whether one more frame may be queued; counts it if not. Called before a frame is copied. Calls `name`
     /// with the port's tag, if there is room and a tag.
     #[inline]

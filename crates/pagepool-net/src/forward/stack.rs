@@ -1,13 +1,18 @@
 //! The stack, which gets the packets that a handler passes.
 
+use std::time::Instant;
+
 use pagepool::XdpBuff;
 
 use super::handler::Ingress;
+use super::outlets::Outlets;
 
 /// Gets the packets that a handler passes. A closure is a stack. Runs on the thread that polls; must not
 /// block.
 ///
-/// It may keep a packet, send it to another thread, or drop it, which returns its buffers.
+/// It may keep a packet, send it to another thread, or drop it, which returns its buffers. A stack that
+/// answers packets sends them in [`flush`](Self::flush); one with timers says when the next is
+/// [due](Self::due).
 ///
 /// ```
 /// use pagepool_net::{Action, Forwarder, Ingress};
@@ -22,6 +27,20 @@ use super::handler::Ingress;
 pub trait Stack {
     /// Takes a packet. A packet that it returns is counted and goes back to its pool.
     fn deliver(&mut self, packet: XdpBuff, at: Ingress) -> Result<(), XdpBuff>;
+
+    /// Called once after each burst of each port, and when the stack is [due](Self::due): sends what the
+    /// packets of the burst, or the time, made ready. Does nothing by default.
+    #[inline]
+    fn flush(&mut self, out: &mut Outlets<'_>) {
+        let _ = out;
+    }
+
+    /// When [`flush`](Self::flush) must be called even without a packet. The forwarder asks after each round,
+    /// and sleeps no longer. `flush` must move it on. `None` by default: only packets call.
+    #[inline]
+    fn due(&self) -> Option<Instant> {
+        None
+    }
 }
 
 impl<F: FnMut(XdpBuff, Ingress) -> Result<(), XdpBuff>> Stack for F {

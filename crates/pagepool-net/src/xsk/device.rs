@@ -184,6 +184,7 @@ impl XskDevice {
         // __is_skb_forwardable, xdp_ok_fwd_dev); drivers of cards and TAPs accept two.
         let two_tags = open.batch.is_none() && link.kind.as_deref() != Some("veth");
         let mut this = Self::new(&params, &umem, queue, open, buffers as usize, link.mtu, two_tags);
+        this.info.mac = link.mac.map(|mac| mac.0);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         if umem.params().tx_metadata != TxMetadataMode::Off {
             let features = features_of(queue.index, umem.params().tx_metadata, zero_copy)?;
@@ -253,6 +254,7 @@ impl XskDevice {
                 max_packet,
                 mtu: (mtu as usize).min(max_packet.saturating_sub(HEADERS)),
                 max_buffers,
+                mac: None,
                 maps: false,
             },
             mappings: MappingCache::new(domain),

@@ -80,6 +80,7 @@ impl FakeNic {
             max_packet,
             mtu: max_packet - 18,
             max_buffers,
+            mac: None,
             maps,
         };
         let (tx, stats) = (VecDeque::new(), DeviceStats::default());

@@ -415,6 +415,31 @@ impl XdpBuff {
         Ok(Self { head, meta: 0, data: 0, end: (len - at) as u32, chain })
     }
 
+    /// Copies the packet's bytes, over all its buffers, to the front of `to`. Returns how many: fewer than
+    /// [`len`](Self::len) if `to` is shorter. Bytes that the CPU cannot read are left out.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut packet = pool.packet(5000).unwrap(); // in two pages
+    /// packet.data_mut().fill(7);
+    /// packet.frags_mut()[0].data_mut().fill(8);
+    /// let mut bytes = [0; 9000];
+    /// assert_eq!(packet.copy_to(&mut bytes), 5000);
+    /// assert_eq!((bytes[0], bytes[4999], bytes[5000]), (7, 8, 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn copy_to(&self, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        for part in std::iter::once(self.data()).chain(self.frags().iter().map(Frag::data)) {
+            let n = part.len().min(to.len() - done);
+            to[done..done + n].copy_from_slice(&part[..n]);
+            done += n;
+        }
+        done
+    }
+
     /// Returns the first buffer, for returning packets in bulk. The others go back to their pools now.
     ///
     /// ```
