@@ -4,7 +4,7 @@
 //! sequence number and skipped. Datagrams of other senders than the kernel are ignored.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::error::{LinkError, remedy_of};
@@ -41,6 +41,10 @@ impl NetlinkSocket {
 
     pub(crate) fn over(socket: OwnedFd) -> Self {
         Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Sends a request and parses the messages of one kind in the answer. Repeats it if the table changed in

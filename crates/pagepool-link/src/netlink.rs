@@ -17,7 +17,7 @@ use crate::message::{Malformed, NetlinkMessage, Request, nested};
 use crate::qdisc;
 use crate::route::{self, Route};
 use crate::sys::errno::{self, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH};
-use crate::sys::uapi;
+use crate::sys::{socket, uapi};
 
 /// The pause between two checks of a link that is coming up.
 const NAP: Duration = Duration::from_millis(1);
@@ -48,6 +48,12 @@ impl Netlink {
     /// Opens a socket in the calling thread's namespace.
     pub fn open() -> Result<Self, LinkError> {
         Ok(Self { socket: NetlinkSocket::open(uapi::NETLINK_ROUTE)? })
+    }
+
+    /// The cookie of its namespace, unique since boot; 0 before Linux 5.14.
+    #[doc(hidden)]
+    pub fn namespace(&self) -> u64 {
+        socket::namespace(self.socket.fd())
     }
 
     /// Every link of the namespace.

@@ -122,11 +122,13 @@ mod documents {
 #[cfg(test)]
 extern crate self as pagepool_net; // for what unit tests share with the tests in `tests/`
 
+mod bpf_run;
 mod device;
 mod drivers;
 mod error;
 pub mod forward;
 mod interface;
+mod kernel_stack;
 mod mem_nic;
 mod numbered;
 mod steering;
@@ -153,6 +155,7 @@ pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, Outlets,
     PacketHandler, PartCycles, PathStats, PortId, PublishedDevice, Stack, handoff, swap_macs,
 };
+pub use kernel_stack::{KernelStack, KernelStackStats};
 pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;

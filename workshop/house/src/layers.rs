@@ -138,6 +138,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
         &[
             "error",
             "sys",
+            "bpf_run",
             "numbered",
             "interface",
             "steering",
@@ -145,6 +146,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "forward",
             "mem_nic",
             "xsk",
+            "kernel_stack",
             "zerocopy",
             "drivers",
             "testing",

@@ -31,6 +31,11 @@ pub(crate) const NAMESPACE: &[Capability] = &[SYS_ADMIN, NET_ADMIN];
 /// For busy polling, and for changes to links.
 pub const ADMIN: &[Capability] = &[NET_ADMIN];
 
+/// Whether this thread certainly lacks one of these.
+pub fn lacks(needed: &[Capability]) -> bool {
+    effective().is_some_and(|effective| !missing(needed, effective).is_empty())
+}
+
 /// The remedy for a call that requires these and failed.
 pub fn remedy(needed: &[Capability]) -> String {
     remedy_with(needed, effective())
@@ -41,10 +46,7 @@ fn remedy_with(needed: &[Capability], effective: Option<u64>) -> String {
         names.iter().map(|capability| capability.name).collect::<Vec<_>>().join(" and ")
     };
     let Some(effective) = effective else { return format!("it requires {}, or root", list(needed)) };
-    let has = |number: u32| effective & 1 << number != 0;
-    let lacks =
-        |capability: &&Capability| !(has(capability.number) || capability.or_admin && has(SYS_ADMIN.number));
-    let missing: Vec<_> = needed.iter().filter(lacks).copied().collect();
+    let missing = missing(needed, effective);
     if missing.is_empty() {
         let all = list(needed);
         return format!(
@@ -56,6 +58,14 @@ fn remedy_with(needed: &[Capability], effective: Option<u64>) -> String {
     format!(
         "this thread has no {missing}: run as root, or grant it (setcap, or AmbientCapabilities of systemd)"
     )
+}
+
+/// Those of `needed` that are not in `effective`.
+fn missing(needed: &[Capability], effective: u64) -> Vec<Capability> {
+    let has = |number: u32| effective & 1 << number != 0;
+    let lacks =
+        |capability: &&Capability| !(has(capability.number) || capability.or_admin && has(SYS_ADMIN.number));
+    needed.iter().filter(lacks).copied().collect()
 }
 
 /// The thread's effective capabilities.

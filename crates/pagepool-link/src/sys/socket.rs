@@ -94,6 +94,11 @@ pub fn option<T: Plain>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_in
     Ok(unsafe { value.assume_init() })
 }
 
+/// The cookie of a socket's network namespace, unique since boot; 0 before Linux 5.14.
+pub fn namespace(fd: BorrowedFd<'_>) -> u64 {
+    option::<u64>(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE).unwrap_or(0)
+}
+
 /// Makes closing the socket, also by a kill, discard the connection and its data at once; otherwise the
 /// kernel continues it alone. A socket accepted from a listener inherits the setting.
 pub(crate) fn forget_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {

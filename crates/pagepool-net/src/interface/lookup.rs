@@ -25,7 +25,7 @@ pub(crate) fn netlink() -> Result<Netlink, Error> {
     Netlink::open().map_err(system)
 }
 
-fn system(error: LinkError) -> Error {
+pub(crate) fn system(error: LinkError) -> Error {
     let source = error.errno().map_or(io::ErrorKind::InvalidData.into(), io::Error::from_raw_os_error);
     Error::System { call: "netlink", remedy: error.to_string(), source }
 }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use super::locked_memory;
 use super::socket::descriptor;
 
+pub(crate) mod assembler;
 pub(crate) mod extension;
 
 /// Commands. `libc` has only classic BPF.

@@ -1,6 +1,5 @@
 //! The BPF programs of AF_XDP devices, how they are attached, and what is watched while one sends.
 
-mod assembler;
 mod btf;
 mod chain;
 pub(super) mod egress_watch;

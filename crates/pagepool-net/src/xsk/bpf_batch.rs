@@ -3,7 +3,7 @@
 //! receiving side gets them together.
 //!
 //! What   the other end of a [`Sender`](super::sender::Sender)'s rings, in our own memory. It takes packets,
-//!        lets a tc program ([`send`](bpf::send)) copy and send up to 64 per call, and completes them,
+//!        lets a tc program ([`bpf_run`](crate::bpf_run)) copy and send up to 64 per call, and completes them,
 //!        because the kernel has copies.
 //! Few    packets go through the socket's own rings: a call of the BPF program costs as much as some packets.
 //!        So do packets that the program cannot send: in another network namespace than the interface's, on
@@ -13,18 +13,16 @@
 //!        packets go by the program, too. [`EgressWatch`] finds these: `hear` runs before few packets go by
 //!        the ring after others went by the program, `look` about every 10 ms.
 //! Drops  by a queueing discipline, a filter, a rule or the receiver are in the results, and counted.
-//! Bound  a call runs without softirqs on its CPU. It sends at most 64 packets and 96 KiB.
 //! Who    the thread that polls the device. Each device has its own BPF program.
 //! Cost   an entry is read three times, twice here and once by the BPF program. Its address is written once.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 use pagepool::Error;
 use pagepool_link::LinkInfo;
 
 use super::bpf::egress_watch::EgressWatch;
-use super::bpf::program::{self as bpf, BatchResult, MOST, SCRATCH, SHORTEST};
 use super::descriptor::Descriptor;
 use super::params::{TxMode, XskMode, XskParams};
 use super::queue::Queue;
@@ -33,19 +31,17 @@ use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self, Mapped};
 use super::tx_metadata::TxMetadataMode;
 use super::umem::Umem;
+use crate::bpf_run::program::{Copies, Direction, MOST};
+use crate::bpf_run::{BpfRun, RunBatch};
 use crate::device::Calls;
 use crate::error::parameter;
-use crate::sys::bpf as sys;
 use crate::sys::remedy::{failed, failed_unless};
 use crate::sys::{capability, errno};
 
 /// Fewest packets for a call of the program. Fewer are cheaper by the ring, and gain nothing together.
 const LEAST: usize = 4;
-/// Most bytes of the packet that a program is run on. The kernel accepts a page less its own data, up to a
-/// quarter.
-const LONGEST: u32 = 2048;
-/// Most bytes per call: softirqs wait no longer than for 64 packets of MTU 1500.
-const MOST_BYTES: u32 = 96 << 10;
+/// Most bytes of a packet: a chunk.
+const LONGEST: u32 = 4096;
 
 #[derive(Debug)]
 pub(super) struct BpfBatch {
@@ -54,12 +50,11 @@ pub(super) struct BpfBatch {
     /// The socket's own rings; before `swap_rings`, those for the sender.
     kernel: TxRings,
     /// The program, or why it no longer runs.
-    program: Result<OwnedFd, String>,
+    program: Result<BpfRun, String>,
     /// What the ring bypasses. `None` if unknown: nothing goes by the ring.
     watch: Option<EgressWatch>,
     /// Whether the program sent something since the last `hear`.
     has_sent: bool,
-    memory: u64,
 }
 
 impl BpfBatch {
@@ -112,19 +107,19 @@ impl BpfBatch {
             let remedy = format!("no memory for rings of {slots} entries: use a smaller tx_ring");
             failed("mmap", source, remedy)
         })?;
-        let scratch = sys::create_scratch(SCRATCH).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e))?;
-        let sends = bpf::Sends {
-            queue,
+        let copies = Copies {
+            direction: Direction::Out,
+            namespace: Some(queue.namespace),
+            index: queue.index,
+            queue: queue.number,
             ring: to_send.address() as u64,
             memory: memory as u64,
-            scratch: scratch.as_raw_fd(), // the BPF program keeps it
+            longest: LONGEST,
         };
-        let program = sys::load(&bpf::send(sends), sys::Kind::Packet);
-        let program = program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e))?;
+        let program = Ok(BpfRun::load(&copies).map_err(|(call, error)| refused(call, error))?);
         let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
         let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
-        let (kernel, program, memory) = (ours, Ok(program), memory as u64);
-        Ok(Self { waiting, done, kernel, program, watch, has_sent: false, memory })
+        Ok(Self { waiting, done, kernel: ours, program, watch, has_sent: false })
     }
 
     /// Takes the socket's rings, and gives the sender its rings.
@@ -215,14 +210,14 @@ impl BpfBatch {
 
     /// Sends the first packets by the program, if enough wait. Returns whether it sent any.
     fn run(&mut self, socket: BorrowedFd<'_>, calls: &mut Calls) -> bool {
-        let Ok(program) = self.program.as_ref().map(|program| program.as_fd()) else { return false };
+        let Ok(program) = &self.program else { return false };
         let waiting = self.waiting.peek(usize::MAX);
         let least = if self.mixes() { LEAST } else { 1 };
         let (first, unbroken) = self.waiting.first();
         let most = waiting.min(MOST).min(unbroken).min(self.done.room(MOST));
-        let Some((packet, count)) = self.first(most).filter(|_| waiting >= least) else { return false };
-        let result = calls.make(|| sys::run_packet(program, packet, [first, count as u32]));
-        let mut sent = match result.map(BatchResult::of) {
+        let Some(batch) = self.batch(most).filter(|_| waiting >= least) else { return false };
+        let result = calls.make(|| program.run(batch, first));
+        let mut sent = match result {
             Ok(Some(sent)) => sent,
             // the thread stays in the other namespace: stop, instead of a failed call in each round
             Ok(None) => return self.stop("the device was polled in another network namespace".into()),
@@ -238,7 +233,7 @@ impl BpfBatch {
         }
         calls.dropped += sent.dropped;
         // The kernel has copies, so all are done.
-        pass(&mut self.waiting, &mut self.done, sent.done.min(count), |[addr, _]| [addr]);
+        pass(&mut self.waiting, &mut self.done, sent.done.min(batch.count), |[addr, _]| [addr]);
         self.has_sent |= sent.done > 0;
         sent.done > 0
     }
@@ -249,22 +244,11 @@ impl BpfBatch {
         false
     }
 
-    /// How many of the first `n` packets per call sends; and address and length of the longest, if the kernel
-    /// can run the program on it. All packets of the call get its EtherType, and each is charged its size.
-    fn first(&self, n: usize) -> Option<((u64, u32), usize)> {
+    /// As many of the first `n` packets as one call sends.
+    fn batch(&self, n: usize) -> Option<RunBatch> {
         let entry = self.waiting.look();
-        let (mut bytes, mut count) = (0, 0);
-        let mut longest: Option<Descriptor> = None;
-        for packet in (0..n).map(|at| Descriptor::of_words(entry(at))) {
-            bytes += packet.len;
-            if bytes > MOST_BYTES {
-                break; // a packet is shorter, so there is at least one
-            }
-            count += 1;
-            longest = longest.filter(|longest| longest.len > packet.len).or(Some(packet));
-        }
-        let longest = longest.filter(|packet| packet.len >= SHORTEST)?;
-        Some(((self.memory + longest.addr, longest.len.min(LONGEST)), count))
+        let packets = (0..n).map(|at| Descriptor::of_words(entry(at)));
+        RunBatch::of(packets.map(|packet| (packet.addr, packet.len)))
     }
 
     /// Gives the kernel up to `waiting` packets. Returns how many.

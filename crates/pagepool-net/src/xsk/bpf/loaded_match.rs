@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::assembler::{LEAVE, set};
 use super::steer::steer;
 use crate::steering::Match;
 use crate::sys::bpf as sys;
+use crate::sys::bpf::assembler::{LEAVE, set};
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;

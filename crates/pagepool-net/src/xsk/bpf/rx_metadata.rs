@@ -28,12 +28,12 @@ use std::hash::BuildHasher;
 
 use pagepool::{Error, XdpBuff};
 
-use super::assembler::{
+use super::btf;
+use crate::sys::bpf::Insn;
+use crate::sys::bpf::assembler::{
     ADD_IMM, CALL, Code, IF_ABOVE, IF_NOT_EQUAL_IMM, LOAD_WORD, OR_IMM, STORE_LONG_IMM, STORE_WORD,
     STORE_WORD_IMM, call, copy, op, set,
 };
-use super::btf;
-use crate::sys::bpf::Insn;
 use crate::sys::remedy::failed;
 
 /// The source register of a call by BTF number. Linux: `BPF_PSEUDO_KFUNC_CALL`.

@@ -15,19 +15,19 @@
 //! its value: from `decide` on, all paths through the headers are one to it, and its work grows with the sum
 //! of both parts instead of their product.
 
-use super::assembler::{
-    ADD, ADD_IMM, AND_IMM, AND_IMM_32, Code, FROM_BIG_ENDIAN, IF_ABOVE, IF_ABOVE_32, IF_ABOVE_IMM,
-    IF_BELOW_32, IF_BELOW_IMM, IF_EQUAL_32, IF_EQUAL_IMM, IF_NOT_ABOVE_32, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM,
-    JUMP, LOAD_BYTE, LOAD_HALF, LOAD_WORD, SHIFT_LEFT_IMM, SHIFT_RIGHT_IMM, STORE_WORD, STORE_WORD_IMM, copy,
-    op, set,
-};
-use super::program::{STACK, pass};
+use super::program::pass;
 use super::rx_metadata::DATA;
 use crate::steering::{
     Comparison, ETHER_IP, ETHER_IP6, EXTENSIONS, Expression, Extension, Fact, ICMP6, MOST_EXTENSIONS, Match,
     TAG_TYPES, WITH_PORTS,
 };
 use crate::sys::bpf::Insn;
+use crate::sys::bpf::assembler::{
+    ADD, ADD_IMM, AND_IMM, AND_IMM_32, Code, FROM_BIG_ENDIAN, IF_ABOVE, IF_ABOVE_32, IF_ABOVE_IMM,
+    IF_BELOW_32, IF_BELOW_IMM, IF_EQUAL_32, IF_EQUAL_IMM, IF_NOT_ABOVE_32, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM,
+    JUMP, LOAD_BYTE, LOAD_HALF, LOAD_WORD, SHIFT_LEFT_IMM, SHIFT_RIGHT_IMM, STACK, STORE_WORD,
+    STORE_WORD_IMM, copy, op, set,
+};
 
 /// The value of a stack word that was not written.
 const UNKNOWN: i32 = -1;

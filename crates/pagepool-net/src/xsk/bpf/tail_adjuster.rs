@@ -5,13 +5,13 @@ use std::os::fd::AsRawFd;
 use pagepool::Error;
 use pagepool_link::XdpMode;
 
-use super::assembler::{LEAVE, MAP_FD, call, load_64_as, set};
 use super::chain::dispatcher::{ADJUST_TAIL, ChainForm, ChainSlot};
 use super::chain::member::ChainMember;
 use super::chain::not_loaded;
 use super::program::XDP_PASS;
 use crate::interface::lookup;
 use crate::sys::bpf as sys;
+use crate::sys::bpf::assembler::{LEAVE, MAP_FD, call, load_64_as, set};
 
 /// An XDP program of a chain that calls the helper for cutting packets, and passes all.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use pagepool_link::LinkInfo;
 use crate::error::parameter;
 use crate::interface::lookup;
 use crate::sys::remedy::{failed, failed_unless};
-use crate::sys::{capability, errno};
+use crate::sys::{capability, errno, socket};
 use crate::xsk::bpf_batch::BpfBatch;
 use crate::xsk::params::{BusyPoll, XskMode, XskParams};
 use crate::xsk::queue::{Queue, check_queue};
@@ -60,7 +60,8 @@ impl UnboundSocket {
         let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // on failure, a call sends less
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
-        let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
+        let queue =
+            Queue { namespace: socket::namespace(fd.as_fd()), index: link.index, number: params.queue };
         let (batch, why_ring) = BpfBatch::choose(&params, umem, queue, &link)?;
         let umem = umem.clone();
         Ok(Self { params, umem, rx, tx, fd, has_memory, queue, link, buffers, batch, why_ring })

@@ -113,11 +113,6 @@ pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
     (error != 0).then(|| io::Error::from_raw_os_error(error))
 }
 
-/// The cookie of a socket's network namespace, unique since boot; 0 before Linux 5.14.
-pub(crate) fn namespace(fd: BorrowedFd<'_>) -> u64 {
-    option::<u64>(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE).unwrap_or(0)
-}
-
 /// Raises the limit of sent packets in the kernel, whose default is less than a ring. Needs a capability;
 /// otherwise the default stays.
 pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {

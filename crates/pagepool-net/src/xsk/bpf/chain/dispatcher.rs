@@ -29,11 +29,11 @@
 //! libxdp's dispatcher always has ten slots. This one has only those that it needs.
 
 use super::function_types::FunctionTypes;
-use crate::sys::bpf::{Insn, XDP_DEV_BOUND_ONLY as DEV_BOUND_ONLY, XDP_HAS_FRAGS as HAS_FRAGS};
-use crate::xsk::bpf::assembler::{
+use crate::sys::bpf::assembler::{
     AND, CALL, Code, IF_EQUAL_IMM, LEAVE, LOAD_WORD, MAP_VALUE, SHIFT_LEFT_32, call, copy, load_64_as, op,
     set,
 };
+use crate::sys::bpf::{Insn, XDP_DEV_BOUND_ONLY as DEV_BOUND_ONLY, XDP_HAS_FRAGS as HAS_FRAGS};
 use crate::xsk::bpf::program::XDP_PASS;
 
 /// By this name other users of the protocol recognise a dispatcher.

@@ -1,0 +1,294 @@
+//! Packets back up into the kernel: what a program does not want goes on to the interface's own stack.
+//!
+//! What   a [`KernelStack`] collects the packets that a handler passes. Once per burst one `BPF_PROG_RUN`
+//!        copies up to 64 of them into the kernel (see [`bpf_run`](crate::bpf_run)), which treats them as if
+//!        they had just arrived on the interface: taps, nftables and tc see them, XDP in the driver does not.
+//! Return buffers return in bulk when the call does: the kernel has copies.
+//! Memory any that the CPU can read. A packet of several buffers is gathered in memory of our own first.
+//! Loops  a generic XDP program runs behind the place where packets enter, so it would get them again. The
+//!        [`LoopWatch`] refuses such an interface, at the start and while it runs.
+//! Where  the program compares the thread's network namespace with the interface's. Before Linux 6.15 it
+//!        cannot: then `flush` compares them, by one more system call.
+//! Cost   a burst: one system call, and two copies of each packet. A lone packet pays the call alone.
+
+mod loop_watch;
+mod stats;
+
+use pagepool::{Error, PAGE_SIZE, PublishedEntry, XdpBuff, publish_entry, put_packets};
+
+use crate::bpf_run::program::{Copies, Direction, MOST, SHORTEST};
+use crate::bpf_run::{BpfRun, RunBatch};
+use crate::error::parameter;
+use crate::forward::{Ingress, Outlets, Stack};
+use crate::interface::lookup;
+use crate::sys::remedy::failed_unless;
+use crate::sys::{capability, errno};
+use crate::xsk::{RxMetadataReader, VlanTag};
+use loop_watch::LoopWatch;
+pub use stats::KernelStackStats;
+
+/// Most bytes of a packet: the kernel copies it into one block of four pages, which also has its own data.
+const LONGEST: usize = 15 << 10;
+/// Bytes for packets of several buffers, per call.
+const GATHERED: usize = 64 << 10;
+/// Where a VLAN tag goes: behind both MAC addresses.
+const MACS: usize = 12;
+const TAG: usize = 4;
+
+/// An entry, in the layout of an AF_XDP ring. Linux: `struct xdp_desc`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Entry {
+    addr: u64,
+    len: u32,
+    options: u32,
+}
+
+/// The kernel's stack behind an interface, for packets that a program looked at and does not want.
+///
+/// ```no_run
+/// // It needs root and an interface whose driver runs XDP programs itself.
+/// use pagepool_net::{Action, Forwarder, Ingress, KernelStack, XskDevice};
+///
+/// let (device, pool) = XskDevice::simple("eth0", 0)?;
+/// let stack = KernelStack::new("eth0")?; // after the XDP program is attached
+/// let is_flood = |packet: &pagepool::XdpBuff| packet.data().get(23) == Some(&17); // UDP
+/// let mut forwarder = Forwarder::with_stack(
+///     move |packet: &mut pagepool::XdpBuff, _: Ingress| match is_flood(packet) {
+///         true => Action::Drop,
+///         false => Action::Pass, // ssh goes on
+///     },
+///     stack,
+/// );
+/// forwarder.add_port(device, pool);
+/// forwarder.run(&std::sync::atomic::AtomicBool::new(false))?;
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+///
+/// It is for one interface: packets of every port go up there. A program with several interfaces has one for
+/// each, and a stack of its own that chooses by [`Ingress::port`].
+///
+/// The kernel verifies checksums again, as for a card that does not. A packet whose checksum the sender left
+/// to hardware (a veth's peer with `tx-checksum` offload) is therefore dropped: turn that off there. The
+/// kernel merges nothing (no GRO), and limits packets that wait by `net.core.netdev_max_backlog`.
+///
+/// If the process [publishes](pagepool::publish), `show`, `top` and metrics have its counters.
+#[derive(Debug)]
+pub struct KernelStack {
+    interface: String,
+    /// The program, or why it no longer runs.
+    program: Result<BpfRun, String>,
+    /// The first `packets.len()` are in use. The program reads them.
+    entries: Box<[Entry; MOST]>,
+    packets: Vec<XdpBuff>,
+    gathered: Vec<u8>,
+    watch: LoopWatch,
+    tags: Option<RxMetadataReader>,
+    stats: KernelStackStats,
+    published: Option<PublishedEntry>,
+}
+
+impl KernelStack {
+    /// Loads the program for an interface of this thread's network namespace. Attach the XDP program first.
+    /// Takes about a millisecond.
+    ///
+    /// # Errors
+    /// If the interface has a generic XDP program (which would get each packet again), has no Ethernet header
+    /// or does not exist, or capabilities are missing: `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_PERFMON`. Where the
+    /// kernel refuses it, send passed packets to a TAP, with [`Action::Redirect`](crate::Action::Redirect).
+    pub fn new(interface: &str) -> Result<Self, Error> {
+        let link = lookup::look_up(interface)?;
+        if !link.is_ethernet {
+            return Err(parameter("interface", interface, "one whose packets have an Ethernet header"));
+        }
+        let mut watch = LoopWatch::new(link.index)?;
+        if watch.would_loop()? {
+            let remedy = "an interface without a generic XDP program, which would receive each passed packet \
+                          again: use a driver that runs XDP itself, or pass packets to a TAP";
+            return Err(parameter("interface", interface, remedy));
+        }
+        let entries = Box::new([Entry::default(); MOST]);
+        let program = load(&mut watch, link.index, &entries)?;
+        let published = publish_entry("stack", link.index.into(), 0, interface, &[], KernelStackStats::NAMES);
+        Ok(Self {
+            interface: interface.into(),
+            program: Ok(program),
+            entries,
+            packets: Vec::with_capacity(MOST),
+            gathered: Vec::with_capacity(GATHERED),
+            watch,
+            tags: None,
+            stats: KernelStackStats::default(),
+            published,
+        })
+    }
+
+    /// Puts VLAN tags back that the card removed, as this reader finds them. Without it the kernel gets such
+    /// packets without their tag.
+    pub fn put_back_tags(mut self, reader: RxMetadataReader) -> Self {
+        self.tags = Some(reader);
+        self
+    }
+
+    /// What happened to passed packets so far.
+    pub fn stats(&self) -> KernelStackStats {
+        self.stats
+    }
+
+    /// Why it refuses all packets now, if it does: a generic XDP program was attached, or the thread is in
+    /// another network namespace.
+    pub fn stopped(&self) -> Option<&str> {
+        self.program.as_ref().err().map(String::as_str)
+    }
+}
+
+/// Loads the program that checks the namespace; if the kernel has no such helper, the one that does not.
+fn load(watch: &mut LoopWatch, index: u32, entries: &[Entry; MOST]) -> Result<BpfRun, Error> {
+    let copies = |namespace| Copies {
+        direction: Direction::Up,
+        namespace,
+        index,
+        queue: 0,
+        ring: entries.as_ptr().expose_provenance() as u64,
+        memory: 0,
+        longest: LONGEST as u32,
+    };
+    let checked = BpfRun::load(&copies(Some(watch.namespace())));
+    let loaded = match checked {
+        Err((_, error)) if error.raw_os_error() == Some(errno::EINVAL) => {
+            watch.compare_namespaces();
+            BpfRun::load(&copies(None))
+        }
+        checked => checked,
+    };
+    loaded.map_err(|(call, source)| {
+        let own = match source.raw_os_error() {
+            Some(errno::EPERM) => Some(capability::remedy(capability::SEND_PROGRAM)),
+            // Without CAP_PERFMON a kernel does not know the helper that reads memory.
+            Some(errno::EINVAL) if capability::lacks(capability::SEND_PROGRAM) => {
+                Some(capability::remedy(capability::SEND_PROGRAM))
+            }
+            _ => None,
+        };
+        failed_unless(own, call, source, "the kernel refused the BPF program: pass packets to a TAP instead")
+    })
+}
+
+impl Stack for KernelStack {
+    fn deliver(&mut self, mut packet: XdpBuff, _: Ingress) -> Result<(), XdpBuff> {
+        if let Some(tag) = self.tags.and_then(|tags| tags.read(&mut packet)?.vlan) {
+            put_back(&mut packet, tag);
+        }
+        let len = packet.len();
+        if len > LONGEST {
+            self.stats.too_long += 1;
+            return Err(packet);
+        }
+        if self.program.is_err() || packet.data_len() < SHORTEST as usize {
+            self.stats.refused += 1;
+            return Err(packet);
+        }
+        let is_whole = !packet.has_frags();
+        if self.packets.len() == MOST || !(is_whole || self.gathered.len() + len <= GATHERED) {
+            self.send_up();
+        }
+        let addr = if is_whole { packet.data().as_ptr() } else { self.gather(&packet) };
+        self.entries[self.packets.len()] =
+            Entry { addr: addr.expose_provenance() as u64, len: len as u32, options: 0 };
+        self.packets.push(packet);
+        Ok(())
+    }
+
+    fn flush(&mut self, _: &mut Outlets<'_>) {
+        if !self.packets.is_empty() {
+            self.send_up();
+        }
+    }
+}
+
+impl KernelStack {
+    /// Copies a packet of several buffers to one place, for which there is room.
+    fn gather(&mut self, packet: &XdpBuff) -> *const u8 {
+        let start = self.gathered.len();
+        self.gathered.resize(start + packet.len(), 0); // never moves: it has the capacity
+        packet.copy_to(&mut self.gathered[start..]);
+        self.gathered[start..].as_ptr()
+    }
+
+    /// Gives all collected packets to the kernel, and returns their buffers.
+    fn send_up(&mut self) {
+        self.check();
+        let count = self.packets.len();
+        let (mut next, mut touched) = (0, false);
+        while next < count {
+            let done = self.run(next);
+            next += done;
+            if done == 0 && touched {
+                self.stats.refused += (count - next) as u64;
+                break;
+            }
+            touched = done == 0;
+            if touched {
+                touch(&self.packets[next]);
+            }
+        }
+        put_packets(&mut self.packets);
+        self.gathered.clear();
+        if let Some(entry) = &self.published {
+            self.stats.entries().enumerate().for_each(|(at, (_, value))| entry.set(at, value));
+        }
+    }
+
+    /// Stops if packets would loop, or would go up in another network namespace.
+    fn check(&mut self) {
+        if self.program.is_ok() && self.watch.is_due() && self.watch.would_loop().unwrap_or(false) {
+            self.program = Err(format!("{} has a generic XDP program now", self.interface));
+        }
+        if self.watch.is_elsewhere() {
+            self.program = Err(ELSEWHERE.into());
+        }
+    }
+
+    /// Runs the program on packets from `next` on. Returns how many are done.
+    fn run(&mut self, next: usize) -> usize {
+        let Ok(program) = &self.program else { return 0 };
+        let entries = &self.entries[next..self.packets.len()];
+        let Some(batch) = RunBatch::of(entries.iter().map(|entry| (entry.addr, entry.len))) else { return 0 };
+        self.stats.runs += 1;
+        match program.run(batch, next as u32) {
+            Ok(Some(result)) => {
+                // The packet after them is unknown only for an interface that is down: it is dropped.
+                let unknown = usize::from(result.unknown);
+                self.stats.passed += result.done as u64 - result.dropped;
+                self.stats.refused += result.dropped + unknown as u64;
+                result.done + unknown
+            }
+            Ok(None) => {
+                self.program = Err(ELSEWHERE.into());
+                0
+            }
+            Err(_) => 0,
+        }
+    }
+}
+
+const ELSEWHERE: &str = "the forwarder was polled in another network namespace";
+
+/// Reads a byte of each page, because the program reads only memory that is present.
+fn touch(packet: &XdpBuff) {
+    packet.data().iter().step_by(PAGE_SIZE).for_each(|byte| {
+        std::hint::black_box(*byte);
+    });
+    std::hint::black_box(packet.data().last());
+}
+
+/// Inserts a VLAN tag behind the MAC addresses. A packet without 4 bytes of headroom stays as it is.
+fn put_back(packet: &mut XdpBuff, tag: VlanTag) {
+    if packet.data_len() < SHORTEST as usize || packet.adjust_head(-(TAG as isize)).is_err() {
+        return;
+    }
+    let data = packet.data_mut();
+    data.copy_within(TAG..TAG + MACS, 0);
+    data[MACS..MACS + 2].copy_from_slice(&tag.protocol.to_be_bytes());
+    data[MACS + 2..MACS + TAG].copy_from_slice(&tag.tci.to_be_bytes());
+}

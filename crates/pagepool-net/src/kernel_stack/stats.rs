@@ -1,0 +1,26 @@
+//! Counters of a kernel's stack.
+
+use crate::device::counters::counters;
+
+counters! {
+    /// The packets of a [`KernelStack`](super::KernelStack), by what happened to them. Counts are of packets,
+    /// except `runs`.
+    KernelStackStats:
+    /// Packets that the kernel's stack received.
+    ///
+    /// If it rises: normal.
+    passed,
+    /// Packets that the kernel did not take: its backlog was full, the interface was down or removed, or a
+    /// generic XDP program was attached. Also packets shorter than an Ethernet header. They were dropped.
+    ///
+    /// If it rises: raise `net.core.netdev_max_backlog`, or check the interface.
+    refused,
+    /// Packets dropped because they were longer than 15 KiB.
+    ///
+    /// If it rises: lower the MTU.
+    too_long,
+    /// System calls that copied packets into the kernel, 64 packets each at most.
+    ///
+    /// If it rises: normal.
+    runs,
+}
