@@ -19,7 +19,6 @@ use pagepool_net::{
 
 /// The address of the kernel behind user space.
 const OURS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 9);
-const TCP_BYTES: u64 = 64 << 20;
 
 /// What a forwarder saw until it ended.
 struct Ended {
@@ -116,11 +115,11 @@ fn byte(at: u64) -> u8 {
     (at % 251) as u8
 }
 
-fn send_stream(stream: &mut TcpStream) {
+fn send_stream(stream: &mut TcpStream, bytes: u64) {
     let block: Vec<u8> = (0..251 * 1024).map(byte).collect();
-    let mut left = TCP_BYTES as usize;
+    let mut left = bytes as usize;
     while left > 0 {
-        let at = (TCP_BYTES as usize - left) % 251;
+        let at = (bytes as usize - left) % 251;
         let n = (block.len() - at).min(left);
         stream.write_all(&block[at..at + n]).expect("the other side reads");
         left -= n;
@@ -128,7 +127,7 @@ fn send_stream(stream: &mut TcpStream) {
     stream.shutdown(Shutdown::Write).expect("it is open");
 }
 
-fn check_stream(stream: &mut TcpStream) {
+fn check_stream(stream: &mut TcpStream, bytes: u64) {
     let (mut got, mut block) = (0, vec![0; 1 << 18]);
     loop {
         let n = stream.read(&mut block).expect("the other side sends");
@@ -139,7 +138,7 @@ fn check_stream(stream: &mut TcpStream) {
         assert_eq!(wrong, None, "a byte of the stream");
         got += n as u64;
     }
-    assert_eq!(got, TCP_BYTES);
+    assert_eq!(got, bytes);
 }
 
 /// A packet to everybody that no protocol wants, with a number and bytes that follow from it.
@@ -151,12 +150,17 @@ fn frame(number: u32, len: usize) -> Vec<u8> {
 }
 
 /// The next packet with our EtherType (0x88b5), or with a VLAN tag.
-fn next_of_ours(near: &FrameSocket) -> Vec<u8> {
+fn next_of_ours(socket: &FrameSocket) -> Vec<u8> {
+    next_with(socket, |packet| matches!(packet[12..14], [0x88, 0xb5] | [0x81, 0]))
+}
+
+/// The next packet that is so.
+fn next_with(socket: &FrameSocket, is_so: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let (start, mut packet) = (Instant::now(), vec![0; 1 << 16]);
     while start.elapsed() < veth::LIMIT {
-        near.wait(veth::LIMIT);
-        if let Ok(Some(len)) = near.receive(&mut packet)
-            && matches!(packet[12..14], [0x88, 0xb5] | [0x81, 0])
+        socket.wait(veth::LIMIT);
+        if let Ok(Some(len)) = socket.receive(&mut packet)
+            && is_so(&packet[..len])
         {
             return packet[..len].to_vec();
         }
@@ -192,23 +196,106 @@ fn udp_reaches_sockets_and_answers_return() {
     assert!(ended.stack.passed >= 300 && ended.stack.refused == 0, "{:?}", ended.stack);
 }
 
-#[test]
-fn tcp_of_64_mib_each_way_has_every_byte() {
-    let Some(bed) = Bed::new("TCP through user space", 1500) else { return };
+/// A stream each way between a socket behind user space and one of the other host.
+fn stream_both_ways(name: &str, mtu: u32, bytes: u64) {
+    let Some(bed) = Bed::new(name, mtu) else { return };
     let listener = bed.hosts.run_between(|| TcpListener::bind((OURS, 7777))).expect("its own address");
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the client connects");
-        check_stream(&mut stream);
-        send_stream(&mut stream);
+        check_stream(&mut stream, bytes);
+        send_stream(&mut stream, bytes);
     });
     let connect = || TcpStream::connect_timeout(&(OURS, 7777).into(), veth::LIMIT);
     let mut stream = bed.hosts.a.namespace.run(connect).expect("it listens");
-    send_stream(&mut stream);
-    check_stream(&mut stream);
+    send_stream(&mut stream, bytes);
+    check_stream(&mut stream, bytes);
     server.join().expect("it does not panic");
     let (ended, _) = bed.end();
-    assert!(ended.stack.passed > TCP_BYTES / 1500, "{:?}", ended.stack);
+    assert!(ended.stack.passed > bytes / u64::from(mtu), "{:?}", ended.stack);
     assert!(ended.stack.runs <= ended.stack.passed, "{:?}", ended.stack);
+}
+
+#[test]
+fn tcp_of_64_mib_each_way_has_every_byte() {
+    stream_both_ways("TCP through user space", 1500, 64 << 20);
+}
+
+#[test]
+fn tcp_in_packets_of_three_buffers_has_every_byte() {
+    stream_both_ways("TCP at MTU 9000", 9000, 16 << 20);
+}
+
+#[test]
+fn ping_and_ipv6_are_answered_by_the_kernel() {
+    let Some(bed) = Bed::new("ping and IPv6", 1500) else { return };
+    let (far, _) = bed.wire();
+    let to = bed.hosts.near[0].mac.expect("a veth has one").0;
+    let from = bed.hosts.a.link.mac.expect("a veth has one").0;
+    assert!(far.send(&echo_request(to, from)).expect("it is up"));
+    let is_reply = |packet: &[u8]| packet[12..14] == [8, 0] && packet[23] == 1 && packet[34] == 0;
+    next_with(&far, is_reply);
+    for (namespace, link, address) in
+        [(&bed.hosts.a.namespace, "far0", "fd00::1/64"), (&bed.hosts.between, "near0", "fd00::9/64")]
+    {
+        namespace.run(move || {
+            std::fs::write(format!("/proc/sys/net/ipv6/conf/{link}/disable_ipv6"), "0").expect("root may");
+            let add = ["-6", "addr", "add", address, "dev", link, "nodad"];
+            pagepool_lab::run(std::process::Command::new("ip").args(add));
+        });
+    }
+    let server = bed.hosts.run_between(|| UdpSocket::bind(("fd00::9", 9))).expect("its own address");
+    let client = bed.hosts.a.namespace.run(|| UdpSocket::bind(("fd00::1", 0))).expect("its own address");
+    server.set_read_timeout(Some(veth::LIMIT)).expect("it is open");
+    for number in 0..50u8 {
+        client.send_to(&[number; 1000], ("fd00::9", 9)).expect("a route");
+        let mut bytes = [0; 2000];
+        assert_eq!((server.recv(&mut bytes).expect("it goes up"), bytes[0]), (1000, number));
+    }
+    let _ = bed.end();
+}
+
+/// An ICMP echo request from the first host to [`OURS`].
+fn echo_request(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
+    let mut icmp = vec![8, 0, 0, 0, 0, 1, 0, 1, 9, 9, 9, 9];
+    let sum = checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum);
+    let mut ip = vec![0x45, 0, 0, 32, 0, 1, 0, 0, 64, 1, 0, 0, 198, 18, 0, 1, 198, 18, 0, 9];
+    let sum = checksum(&ip);
+    ip[10..12].copy_from_slice(&sum);
+    [&to[..], &from, &[8, 0], &ip, &icmp].concat()
+}
+
+fn checksum(bytes: &[u8]) -> [u8; 2] {
+    let words = bytes.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
+}
+
+#[test]
+fn rules_of_nftables_see_each_packet_once() {
+    if !pagepool_lab::has_tool("nft") {
+        return;
+    }
+    let Some(bed) = Bed::new("nftables", 1500) else { return };
+    const RULES: &str = "
+table netdev t {
+    chain c { type filter hook ingress device near0 priority 0; udp dport 9 counter; }
+}
+table inet t {
+    chain c { type filter hook input priority 0; udp dport 9 counter; }
+}";
+    bed.hosts.run_between(|| pagepool_lab::run(std::process::Command::new("nft").arg(RULES)));
+    let server = bed.hosts.run_between(|| UdpSocket::bind((OURS, 9))).expect("its own address");
+    server.set_read_timeout(Some(veth::LIMIT)).expect("it is open");
+    let client = bed.hosts.a.namespace.run(|| UdpSocket::bind(("198.18.0.1", 0))).expect("its own address");
+    for number in 0..30u8 {
+        client.send_to(&[number; 100], (OURS, 9)).expect("a route");
+        assert_eq!(server.recv(&mut [0; 200]).expect("it goes up"), 100);
+    }
+    let list = || pagepool_lab::run(std::process::Command::new("nft").args(["list", "ruleset"])).stdout;
+    let rules = String::from_utf8(bed.hosts.run_between(list)).expect("it is text");
+    assert_eq!(rules.matches("counter packets 30 ").count(), 2, "{rules}");
+    let _ = bed.end();
 }
 
 #[test]
