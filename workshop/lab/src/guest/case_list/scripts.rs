@@ -205,6 +205,12 @@ pub(super) const CONFORMANCE: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test cards pages_of_4_kib";
 
+pub(super) const KERNEL_STACK: &str = "PAGEPOOL_TRIMMED=1 net_test kernel_stack";
+
+pub(super) const PASSED_BY_CARD: &str = "up eth0 eth1
+    promiscuous eth0 eth1
+    PAGEPOOL_CARDS=eth0,eth1 net_test kernel_stack --exact what_a_card_receives_goes_up_once";
+
 pub(super) const CONFORMANCE_SMALL_PAGES: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test cards pages_of_2_kib";
