@@ -147,6 +147,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "mem_nic",
             "xsk",
             "kernel_stack",
+            "tap",
             "zerocopy",
             "drivers",
             "testing",
