@@ -30,6 +30,7 @@ mod service_manager;
 mod sparse;
 mod stacked;
 mod strangers;
+mod tap;
 mod top;
 mod traffic;
 mod traffic_errors;

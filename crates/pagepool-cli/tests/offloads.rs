@@ -12,8 +12,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::between::{BpfFolder, LIMIT, Place, Running, binary, ok, text, wait_until};
-use pagepool_lab::{LinkSettings, Tap, TempFolder, or_skip};
-use pagepool_link::{Ethtool, LinkError, Mac, Namespace, Netlink, Offload, VethEnd, XdpMode, offload_faults};
+use pagepool_lab::{LinkSettings, TempFolder, or_skip};
+use pagepool_link::{
+    Ethtool, LinkError, Mac, Namespace, Netlink, Offload, Tap, VethEnd, XdpMode, offload_faults,
+};
 use pagepool_net::{NumberedFrames, Tally};
 
 const HOST: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -43,7 +45,7 @@ impl Lab {
     /// Or why there is none, which is printed.
     fn new(test: &str) -> Option<Self> {
         let namespace = or_skip(test, Namespace::new("between"))?;
-        let taps: Result<_, LinkError> = namespace.run(|| Ok((Tap::new("host0")?, Tap::new("out0")?)));
+        let taps: Result<_, LinkError> = namespace.run(|| Ok((Tap::open("host0")?, Tap::open("out0")?)));
         let (host, out) = match taps {
             Ok(taps) => taps,
             Err(error @ LinkError::Call { call: "open(/dev/net/tun)" | "ioctl(TUNSETIFF)", .. }) => {

@@ -9,6 +9,7 @@
 //! * [`HeldFlowSpread`] makes a NIC spread flows over some of its queues, until the value is dropped. A
 //!   killed process restores nothing. [`Promiscuous`] puts an interface into promiscuous mode, until the
 //!   value is dropped or the process is killed.
+//! * [`Tap`] is an interface whose other end is a file of this process.
 //! * [`KernelPagePools`] lists the page pools of the kernel's drivers, [`XdpFeatures`] what drivers can do.
 //! * [`Namespace`] is a network namespace, held by a thread of this process. [`TwoHosts`] makes two of them,
 //!   each with a link whose other end is free for a forwarder. [`TcpTransfer`] sends a checked stream of
@@ -55,6 +56,7 @@ mod route;
 mod shell_word;
 #[doc(hidden)] // what the system calls of `pagepool-net` share with these
 pub mod sys;
+mod tap;
 mod tcp;
 #[doc(hidden)] // for tests and fuzzers of the workspace
 pub mod testing;
@@ -76,5 +78,6 @@ pub use offload::hold::HeldOffloads;
 pub use offload::sources::{OffloadSources, offload_faults};
 pub use promiscuous::Promiscuous;
 pub use shell_word::shell_word;
+pub use tap::Tap;
 pub use tcp::{TcpParams, TcpReport, TcpTransfer};
 pub use two_hosts::{Host, TwoHosts, TwoHostsParams};

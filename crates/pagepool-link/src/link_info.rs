@@ -8,8 +8,9 @@ use crate::sys::uapi;
 
 /// Bytes of `struct ifinfomsg`.
 const HEADER: usize = 16;
-/// The offset of sent packets in `struct rtnl_link_stats64`.
+/// The offsets of packets that were sent, and that were dropped instead, in `struct rtnl_link_stats64`.
 const PACKETS_SENT: usize = 8;
+const PACKETS_UNSENT: usize = 56;
 /// Bytes of `struct rtgenmsg`, with the padding after it.
 pub(crate) const NAMESPACE_HEADER: usize = 4;
 
@@ -163,8 +164,17 @@ impl LinkInfo {
 }
 
 pub(crate) fn packets_sent(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
+    counter(message, PACKETS_SENT)
+}
+
+/// Parses the number of packets that a link dropped instead of sending them.
+pub(crate) fn packets_unsent(message: &NetlinkMessage<'_>) -> Result<u64, Malformed> {
+    counter(message, PACKETS_UNSENT)
+}
+
+fn counter(message: &NetlinkMessage<'_>, at: usize) -> Result<u64, Malformed> {
     let counters = message.split(HEADER)?.1.find(uapi::IFLA_STATS64)?;
-    counters.and_then(|counters| u64_at(counters, PACKETS_SENT)).ok_or(Malformed("a link without counters"))
+    counters.and_then(|counters| u64_at(counters, at)).ok_or(Malformed("a link without counters"))
 }
 
 /// Parses a namespace's id for another; `None` if it has none.
@@ -305,11 +315,12 @@ mod tests {
     }
 
     #[test]
-    fn packets_sent_are_the_second_counter() {
+    fn counters_of_packets_are_found() {
         let mut answer = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
-        answer.attribute(uapi::IFLA_STATS64, &[7u64, 1 << 40, 9].map(u64::to_ne_bytes).concat());
+        answer
+            .attribute(uapi::IFLA_STATS64, &[7u64, 1 << 40, 2, 3, 4, 5, 6, 9].map(u64::to_ne_bytes).concat());
         let message = NetlinkMessages(answer.numbered(1)).next().unwrap().unwrap();
-        assert_eq!(packets_sent(&message), Ok(1 << 40));
+        assert_eq!((packets_sent(&message), packets_unsent(&message)), (Ok(1 << 40), Ok(9)));
         let mut answer = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
         let message = NetlinkMessages(answer.numbered(1)).next().unwrap().unwrap();
         packets_sent(&message).unwrap_err();

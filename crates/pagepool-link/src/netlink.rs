@@ -98,6 +98,12 @@ impl Netlink {
         self.look_up(get_link(index), &named(index), link_info::packets_sent)
     }
 
+    /// The packets that the link with this index did not send because its driver had no room; `None` if there
+    /// is no such link.
+    pub fn unsent_at(&mut self, index: u32) -> Result<Option<u64>, LinkError> {
+        self.look_up(get_link(index), &named(index), link_info::packets_unsent)
+    }
+
     /// Queries a link and parses the answer; `None` if there is no such link.
     fn look_up<T>(
         &mut self,
@@ -162,6 +168,13 @@ impl Netlink {
         let request =
             Request::new(uapi::RTM_NEWLINK, uapi::NLM_F_ACK, &link_info::header(index, flags, uapi::IFF_UP));
         self.change(request, if up { "turn on" } else { "turn off" }, &named(index))
+    }
+
+    /// Sets how many packets may wait in a link for its driver to send them: `txqueuelen`.
+    pub fn set_queue(&mut self, index: u32, packets: u32) -> Result<(), LinkError> {
+        let mut request = about_link(uapi::RTM_NEWLINK, uapi::NLM_F_ACK, index);
+        request.number(uapi::IFLA_TXQLEN, packets);
+        self.change(request, "set the queue", &format!("of link {index} to {packets} packets"))
     }
 
     /// Waits until a link that is set up passes packets, and returns it.

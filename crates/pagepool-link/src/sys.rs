@@ -10,12 +10,13 @@ pub mod poll;
 pub mod remedy;
 pub mod socket;
 pub(crate) mod sysfs;
+pub(crate) mod tap;
 pub(crate) mod uapi;
 
 /// Error numbers that callers distinguish, or have a remedy for.
 pub(crate) mod errno {
     pub(crate) use libc::{
         EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EBUSY, EEXIST, EHOSTUNREACH, EINVAL, ENETUNREACH, ENOBUFS,
-        ENODEV, ENOENT, ENOMEM, ENOSPC, ENOSYS, EOPNOTSUPP, EPERM,
+        ENODEV, ENOENT, ENOMEM, ENOSPC, ENOSYS, ENXIO, EOPNOTSUPP, EPERM,
     };
 }

@@ -1,6 +1,6 @@
 //! Opens devices by name. One table has one row per kind of device.
 //!
-//! A name is a scheme and an argument: `af_xdp:eth0`, `memory:`. A new kind of device is a file with its
+//! A name is a scheme and an argument: `af_xdp:eth0`, `tap:tap0`, `memory:`. A new kind of device is a file with its
 //! [`Device`](crate::Device) and the function that opens it, and a row in [`DRIVERS`].
 
 mod af_xdp;
@@ -8,6 +8,7 @@ mod memory;
 pub(crate) mod open_params;
 pub(crate) mod opened_device;
 mod queues;
+mod tap;
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +51,13 @@ pub const DRIVERS: &[Driver] = &[
         about: "AF_XDP sockets",
         no_interface: None,
         open: af_xdp::open,
+    },
+    Driver {
+        scheme: "tap",
+        argument: "NAME",
+        about: "a TAP, which is made if there is none",
+        no_interface: None,
+        open: tap::open,
     },
     Driver {
         scheme: "memory",
@@ -118,6 +126,11 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 /// # drop(opened);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
+///
+/// `tap:` requires neither that nor AF_XDP: it takes the other end of an interface that the kernel makes for
+/// it. A name without a TAP makes one, which is up, and ends with the device; the kernel then keeps
+/// [`rx_ring`](OpenParams::rx_ring) packets for it. One that `ip tuntap add` made stays, and is left as it
+/// is, up or down.
 ///
 /// Refuses a pool whose buffers the device cannot fill: for `af_xdp:`, if
 /// [`XskDevice::check_pool`](crate::XskDevice::check_pool) fails.

@@ -13,7 +13,7 @@ pub(crate) use pagepool_link::sys::{capability, socket};
 /// Error numbers that callers distinguish, or have a remedy for.
 pub(crate) mod errno {
     pub(crate) use libc::{
-        E2BIG, EACCES, EAFNOSUPPORT, EAGAIN, EBUSY, EEXIST, EINTR, EINVAL, ENETDOWN, ENOBUFS, ENODEV, ENOENT,
-        ENOLINK, ENOMEM, ENOPROTOOPT, ENXIO, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ERANGE,
+        E2BIG, EACCES, EAFNOSUPPORT, EAGAIN, EBADFD, EBUSY, EEXIST, EINTR, EINVAL, EIO, ENETDOWN, ENOBUFS,
+        ENODEV, ENOENT, ENOLINK, ENOMEM, ENOPROTOOPT, ENXIO, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ERANGE,
     };
 }

@@ -25,6 +25,7 @@ mod rx_metadata;
 mod sleeping;
 mod stack;
 mod steering;
+mod tap;
 mod threads;
 mod tokio;
 mod tx_metadata;

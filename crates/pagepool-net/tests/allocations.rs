@@ -7,8 +7,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool_lab::FrameSocket;
+use pagepool_link::{LinkError, Namespace, Tap};
 use pagepool_net::{
-    Action, Device, Forwarder, Ingress, MemNicParams, NicDomain, PortId, TxQueue, handoff, mem_nic,
+    Action, Device, Forwarder, Ingress, MemNicParams, NicDomain, OpenParams, PortId, TxQueue, handoff,
+    mem_nic, open_device,
 };
 
 struct Counting;
@@ -73,6 +76,42 @@ fn nothing_is_allocated_per_packet() {
     assert!(after.0.rx_packets - before.0.rx_packets >= 32_000, "{:?}", after.0);
     assert!(after.0.tx_completed - before.0.tx_completed >= 16_000, "{:?}", after.0);
     assert_eq!(after.1 - before.1, 0, "allocations");
+}
+
+#[test]
+fn nothing_is_allocated_per_packet_of_a_tap() {
+    let opened = Namespace::new("tap").and_then(|place| {
+        let tap = place.run(|| Tap::open("t0"))?;
+        Ok((FrameSocket::open(&place, "t0")?, place, tap))
+    });
+    let (socket, place, tap) = match opened {
+        Ok(opened) => opened,
+        Err(error @ LinkError::Call { .. }) => {
+            return println!("SKIP nothing_is_allocated_per_packet_of_a_tap: {error}");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap();
+    let params = OpenParams { taps: vec![tap.into()], ..Default::default() };
+    let opened = place.run(move || open_device("tap:t0", &params, &arena)).unwrap();
+    let (mut device, pool) = (opened.device, opened.pool.bind());
+    let mut packets = Vec::with_capacity(64);
+    let (mut queue, mut done) = (TxQueue::with_capacity(64, 64), XdpFrameBulk::new());
+    device.receive(&pool, &mut packets, 64);
+    let mut round = || {
+        (0..16).for_each(|_| assert!(socket.send(&[1; 60]).unwrap()));
+        let received = device.receive(&pool, &mut packets, 64);
+        queue.extend(packets.drain(..));
+        let sent = device.transmit(&mut queue);
+        let came = (0..16).filter(|_| socket.receive(&mut [0; 64]).unwrap() == Some(60)).count();
+        let completed = device.complete(&mut done, 64);
+        done.flush();
+        assert_eq!((received, sent, came, completed), (16, 16, 16, 16));
+    };
+    (0..20).for_each(|_| round());
+    let before = COUNT.get();
+    (0..100).for_each(|_| round());
+    assert_eq!(COUNT.get() - before, 0, "allocations");
 }
 
 #[test]

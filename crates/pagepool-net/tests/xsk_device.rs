@@ -59,7 +59,8 @@ impl Maker {
             ..Default::default()
         };
         let multi_buffer = self.umem.multi_buffer;
-        let params = OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer, pool, af_xdp };
+        let params =
+            OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer, pool, af_xdp, ..Default::default() };
         let opened = open_device("af_xdp:near0", &params, &provider).expect("a free queue, and packets fit");
         Rig {
             device: opened.device,

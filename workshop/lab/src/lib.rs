@@ -4,7 +4,6 @@
 //! those that need another kernel.
 //!
 //! * [`FrameSocket`] and [`FrameGenerator`]: raw frames, one by one, or as many as the kernel can generate.
-//! * [`Tap`]: a link whose other end is a file of this process.
 //! * [`LinkSettings`], [`DropRule`]: settings of links that only tests change.
 //! * [`TempFolder`]: a folder for temporary files.
 //! * [`or_skip`]: what tests do without a capability.
@@ -20,7 +19,6 @@ mod link_settings;
 mod live_frames;
 mod skip;
 mod sys;
-mod tap;
 mod temp_folder;
 mod tool;
 
@@ -30,6 +28,5 @@ pub use frame_socket::{FrameBatch, FrameSocket};
 pub use huge_pages::share_huge_pages;
 pub use link_settings::{LinkSettings, TokenBucket};
 pub use skip::or_skip;
-pub use tap::Tap;
 pub use temp_folder::TempFolder;
 pub use tool::{has_tool, run};

@@ -3,4 +3,3 @@
 pub(crate) mod bpf;
 pub(crate) mod netlink;
 pub(crate) mod packet;
-pub(crate) mod tap;

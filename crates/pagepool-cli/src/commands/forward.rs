@@ -18,7 +18,7 @@ use crate::traffic::sockets::{Interface, PortSide};
 
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {
-    /// The interface, such as eth0 (af_xdp:eth0)
+    /// The interface, such as eth0 (af_xdp:eth0), or tap:NAME
     #[arg(value_name = "IF1")]
     first: String,
     /// The second interface

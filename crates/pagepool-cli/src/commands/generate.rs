@@ -22,7 +22,7 @@ use crate::traffic::sockets::{Interface, SocketSizes};
 
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
-    /// The interface, such as eth0 (af_xdp:eth0)
+    /// The interface, such as eth0 (af_xdp:eth0), or tap:NAME
     ///
     /// gen receives nothing: packets that arrive go to the kernel as before.
     #[arg(value_name = "IF")]

@@ -3,7 +3,7 @@
 use pagepool_net::TxMode;
 
 use super::capture::CaptureTap;
-use super::options::{ReceiveOptions, TrafficOptions};
+use super::options::{Mode, ReceiveOptions, TrafficOptions};
 use crate::traffic::poll_loop::{FrameSource, PortHandler};
 use crate::traffic::sockets::{Interface, PortSide, SocketSizes};
 
@@ -61,6 +61,27 @@ impl<'a> TrafficPlan<'a> {
     /// Whether it runs beside other XDP programs.
     pub fn is_beside(&self) -> bool {
         self.receive.is_some_and(|receive| receive.beside.is_some())
+    }
+
+    /// An option that only AF_XDP sockets have, if one is given.
+    pub fn option_of_sockets(&self) -> Option<&'static str> {
+        let of_options = [
+            ("--mode", self.options.mode != Mode::Auto),
+            ("--busy-poll", self.options.busy_poll.is_some()),
+            ("--tx-mode", self.tx_mode.is_some_and(|mode| mode != TxMode::Auto)),
+        ];
+        let of_receive = self.receive.map(|receive| {
+            [
+                ("--match", receive.steer.is_some()),
+                ("--beside", receive.beside.is_some()),
+                ("--map", !receive.map.is_empty()),
+                ("--pin", receive.pin.is_some()),
+                ("--rss", receive.rss),
+                ("--fix-offloads", receive.fix_offloads),
+            ]
+        });
+        let mut all = of_options.into_iter().chain(of_receive.into_iter().flatten());
+        all.find(|(_, given)| *given).map(|(option, _)| option)
     }
 
     /// Its effect on an interface, to be followed by the interface's name.

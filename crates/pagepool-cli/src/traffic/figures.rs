@@ -79,14 +79,16 @@ pub fn kernel(ports: &[PortSample]) -> KernelStats {
     all
 }
 
-/// The buffers of all ports that are not in their pools, by where they are.
+/// The buffers of all ports that are not in their pools, by where they are. Those that a TAP keeps for
+/// packets count as `fill`, those that it has sent as `completion`.
 pub fn buffer_locations(ports: &[PortSample]) -> [(&'static str, u64); 7] {
     let kernel = kernel(ports);
+    let without_rings = |at: &PortSample, held: u64| if at.nic.kernel.is_none() { held } else { 0 };
     [
-        ("fill", kernel.fill),
+        ("fill", kernel.fill + sum(ports, |at| without_rings(at, at.nic.in_rx))),
         ("receive", kernel.received),
         ("transmit", kernel.transmit),
-        ("completion", kernel.completed),
+        ("completion", kernel.completed + sum(ports, |at| without_rings(at, at.nic.in_tx))),
         ("kernel", kernel.rx_in_kernel + kernel.tx_in_kernel), // taken from a ring, and on none
         ("rejected", kernel.rejected),
         ("tx_queue", sum(ports, |at| at.waiting)), // waiting here for a transmit ring

@@ -6,7 +6,7 @@ mod queue_progress;
 mod setup;
 mod socket_sizes;
 
-pub use interface::{Interface, Kernel, pairs_of};
+pub use interface::{Interface, Kernel, pairs_of, with_sockets};
 pub use queue_progress::QueueProgress;
 pub use setup::{OpenedInterface, PortSide, SetupParams, TrafficSetup, common_mode, locked_bytes};
 pub use socket_sizes::{CHUNKS, HEADERS, HEADROOM, SocketNeeds, SocketSizes, fits};

@@ -17,6 +17,14 @@ pub fn wait_readable<const N: usize>(
     poll(&mut polled, timeout).then(|| polled.map(|polled| polled.revents != 0))
 }
 
+/// Whether a descriptor is readable now, and whether what it belongs to is gone. Does not sleep.
+pub fn look(fd: BorrowedFd<'_>) -> (bool, bool) {
+    let mut polled = [entry(Some(fd))];
+    poll(&mut polled, Duration::ZERO);
+    let is = |event| polled[0].revents & event != 0;
+    (is(libc::POLLIN), is(libc::POLLERR))
+}
+
 /// An entry for a descriptor, or one that is never readable.
 #[inline]
 pub fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {

@@ -11,7 +11,7 @@ fn required(call: &str) -> Option<&'static [Capability]> {
         "unshare" => NAMESPACE,
         "setns" | "bpf(BPF_PROG_GET_FD_BY_ID)" => OTHER_PROGRAMS,
         "socket(AF_XDP)" | "socket(AF_PACKET)" | "setsockopt(PACKET_MR_PROMISC)" => SOCKET,
-        "ioctl(SIOCETHTOOL)" | "ioctl" => ADMIN,
+        "ioctl(SIOCETHTOOL)" | "ioctl(TUNSETIFF)" | "ioctl" => ADMIN,
         "make" | "delete" | "turn on" | "turn off" | "exchange the XDP program" => ADMIN,
         _ if ["add the ", "set the ", "delete the "].iter().any(|verb| call.starts_with(verb)) => ADMIN,
         _ if call.starts_with("bpf(") => PROGRAM,

@@ -15,7 +15,8 @@ counters! {
     ///
     /// If it rises: normal.
     rx_bytes,
-    /// Packets lost because the device had no buffer for them or the receive ring was full.
+    /// Packets lost because the device had no buffer for them or the receive ring was full. For a TAP, those
+    /// that the kernel dropped because too many waited.
     ///
     /// If it rises: the pool was empty (`alloc_failed`), the rings are too small, or the thread is too slow.
     rx_no_buffer,
@@ -53,8 +54,8 @@ counters! {
     ///
     /// If it rises: normal. If it stops rising, the link is down or `complete` is not called.
     tx_completed,
-    /// Packets dropped because they were empty, were longer than the device can send, or had too many
-    /// buffers.
+    /// Packets dropped because they were empty (for a TAP: shorter than an Ethernet header), were longer than
+    /// the device can send, or had too many buffers.
     ///
     /// If it rises: packets arrive from an interface with a larger MTU.
     tx_too_long,
@@ -96,7 +97,7 @@ counters! {
     ///
     /// If it rises: normal. In copy mode it is most of the cost per packet.
     call_ticks,
-    /// Calls to send frames that the driver refused with EINVAL, ENXIO or ENETDOWN.
+    /// Calls to send frames that the driver refused with EINVAL, ENXIO or ENETDOWN, or a TAP with EIO.
     ///
     /// If it rises: the interface is down, or zero copy sends nothing because no XDP program is attached.
     calls_refused,

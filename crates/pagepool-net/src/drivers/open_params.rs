@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pagepool::PoolParams;
+use pagepool_link::Tap;
 
 use crate::steering::Match;
 use crate::xsk::{Attach, BusyPoll, Redirect, TxMode, UmemParams, XskParams};
@@ -23,6 +24,8 @@ pub struct OpenParams {
     pub pool: PoolParams,
     /// Only for AF_XDP sockets.
     pub af_xdp: AfXdpParams,
+    /// Open TAPs, for the devices of their names; others are opened.
+    pub taps: Vec<Arc<Tap>>,
 }
 
 impl Default for OpenParams {
@@ -33,6 +36,7 @@ impl Default for OpenParams {
             multi_buffer: false,
             pool: PoolParams { wakeup: true, ..PoolParams::default() },
             af_xdp: AfXdpParams::default(),
+            taps: Vec::new(),
         }
     }
 }

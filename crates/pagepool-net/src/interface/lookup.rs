@@ -25,9 +25,16 @@ pub(crate) fn netlink() -> Result<Netlink, Error> {
     Netlink::open().map_err(system)
 }
 
+/// The error of a link as that of a device.
 pub(crate) fn system(error: LinkError) -> Error {
     let source = error.errno().map_or(io::ErrorKind::InvalidData.into(), io::Error::from_raw_os_error);
-    Error::System { call: "netlink", remedy: error.to_string(), source }
+    match error {
+        LinkError::OutOfRange { field, value, range } => parameter(field, value, range),
+        LinkError::Call { call, about, remedy, source } => {
+            Error::System { call, remedy: format!("{about}: {remedy}"), source }
+        }
+        other => Error::System { call: "netlink", remedy: other.to_string(), source },
+    }
 }
 
 /// Where the XDP program of the interface with this index runs; `None` if there is no program, or no such

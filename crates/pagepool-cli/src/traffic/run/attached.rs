@@ -17,7 +17,7 @@ use crate::traffic::figures::QueueName;
 use crate::traffic::run::kept_capabilities::RunNeeds;
 use crate::traffic::run::offloads::OffloadsOff;
 use crate::traffic::run::sent_by_links::SentByLinks;
-use crate::traffic::sockets::{Interface, OpenedInterface, PortSide, TrafficSetup};
+use crate::traffic::sockets::{Interface, OpenedInterface, PortSide, TrafficSetup, with_sockets};
 
 /// The fields are in the order in which they are undone.
 pub struct Attached<'a, C: TrafficCommand> {
@@ -70,8 +70,8 @@ impl<'a, C: TrafficCommand> Attached<'a, C> {
             // A warning that cannot be computed is no reason to end the run.
             warned => warned.unwrap_or_else(output::warn),
         }
-        let spreading: &[Interface] = if plan.rss() { &environment.interfaces } else { &[] };
-        let spread = FlowSpread::over(spreading)?;
+        let spreading = if plan.rss() { with_sockets(&environment.interfaces) } else { Vec::new() };
+        let spread = FlowSpread::over(&spreading)?;
         environment.wait_for_links()?; // some cards restart for that
         give_up_all_but(kept);
         let capture = capture.map(CaptureFile::start).transpose()?;

@@ -7,7 +7,7 @@ use super::flow_spread::FlowSpread;
 use crate::signals::Signals;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::options::{Cpus, Numbers, TrafficOptions};
-use crate::traffic::sockets::{Interface, Kernel};
+use crate::traffic::sockets::{Interface, Kernel, with_sockets};
 use crate::{signals, sys};
 
 pub struct Environment {
@@ -55,8 +55,12 @@ fn look_up<C: TrafficCommand>(
     let names = plan.interfaces.iter();
     let interfaces: Vec<_> =
         names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
+    let sockets = with_sockets(&interfaces);
+    if let (true, Some(option)) = (sockets.is_empty(), plan.option_of_sockets()) {
+        return Err(format!("{option} is about AF_XDP sockets, which a TAP does not use: omit it"));
+    }
     let maps = plan.receive.map_or(0, |receive| receive.map.len());
-    if maps != 0 && maps != interfaces.len() {
+    if maps != 0 && maps != sockets.len() {
         return Err(format!(
             "--map is given {maps} times, but must be once for each interface, in their order"
         ));
@@ -68,9 +72,9 @@ fn look_up<C: TrafficCommand>(
         return Err("--mode native and generic cannot be used with --map, whose program is attached".into());
     }
     command.check(&interfaces)?;
-    let spreading: &[Interface] = if plan.rss() { &interfaces } else { &[] };
+    let spreading = if plan.rss() { &*sockets } else { &[] };
     FlowSpread::check(spreading)?;
-    interfaces
+    sockets
         .iter()
         .try_for_each(|interface| kernel.refuse_if_needed(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)

@@ -19,6 +19,7 @@ use pagepool_net::Redirect;
 use serde::Serialize;
 
 use crate::report::{OWN_LINE, Verdict, in_words, output};
+use crate::traffic::sockets::Interface;
 use crate::traffic::{PortSample, RunEnd, SharedState, sum};
 
 /// The time between two looks.
@@ -26,7 +27,8 @@ const EVERY: Duration = Duration::from_millis(200);
 
 pub struct LinkWatch<'a> {
     netlink: Netlink,
-    redirects: &'a [Arc<Redirect>],
+    /// By link: what redirects its packets, if anything does.
+    redirects: Vec<Option<&'a Redirect>>,
     looked: Duration,
     changes: LinkChanges,
 }
@@ -77,14 +79,17 @@ struct MtuChange {
 
 impl<'a> LinkWatch<'a> {
     /// Begins before the run: with the interfaces as they were when the sockets were opened, and what
-    /// redirects their packets, in the same order. `sends`: packets are sent to them.
+    /// redirects the packets of those with sockets, in the same order. `sends`: packets are sent to them.
     pub fn new(
-        opened: impl Iterator<Item = &'a LinkInfo>,
+        interfaces: &[Interface],
         redirects: &'a [Arc<Redirect>],
         sends: bool,
     ) -> Result<Self, String> {
         let mut netlink = Netlink::open().map_err(in_words)?;
-        let mut links: Vec<_> = opened.map(WatchedLink::new).collect();
+        let mut rest = redirects.iter().map(Arc::as_ref);
+        let redirect = |of: &Interface| if of.tap.is_none() { rest.next() } else { None };
+        let redirects = interfaces.iter().map(redirect).collect();
+        let mut links: Vec<_> = interfaces.iter().map(|of| WatchedLink::new(&of.link)).collect();
         for link in &mut links {
             if let Ok(Some(now)) = netlink.link_at(link.opened.index) {
                 link.update_down(!now.is_up);
@@ -121,7 +126,7 @@ impl<'a> LinkWatch<'a> {
                 state.wake_threads(); // for drivers that need another call
             }
             link.update_carrier(!now.is_up || now.has_carrier);
-            let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
+            let is_detached = self.redirects[which].is_some_and(Redirect::is_detached);
             // It also counts as detached if its interface was removed after the query above.
             if is_detached && matches!(netlink.link_at(link.opened.index), Ok(Some(_))) {
                 state.set_end(RunEnd::Detached(link.name.clone()));

@@ -49,6 +49,7 @@ impl OffloadsOff {
 
     /// To call when the mode of the XDP programs is known: turns off the rest, and warns of what is on.
     pub fn warn(&mut self, kernel: &mut Kernel, opened: &[OpenedInterface]) -> Result<(), String> {
+        let opened = opened.iter().filter(|opened| !opened.is_tap());
         for (mut sources, opened) in std::mem::take(&mut self.sources).into_iter().zip(opened) {
             let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
             for fault in faults(kernel, &mut sources, mode)? {

@@ -8,7 +8,7 @@ use super::planned::Planned;
 use crate::report::in_words;
 use crate::traffic::command::{TrafficCommand, TrafficPlan};
 use crate::traffic::run::offloads::OffloadsOff;
-use crate::traffic::sockets::{Interface, SetupParams, TrafficSetup, pairs_of};
+use crate::traffic::sockets::{Interface, SetupParams, TrafficSetup, pairs_of, with_sockets};
 
 /// The fields are in the order in which they are undone.
 pub struct Opened<'a, C> {
@@ -23,9 +23,9 @@ impl<'a, C: TrafficCommand> Opened<'a, C> {
     /// Turns off offloads before sockets are opened: a card may restart for that.
     pub fn open(mut planned: Planned<'a, C>) -> Result<Self, String> {
         let (plan, Environment { kernel, interfaces, .. }) = (&planned.plan, &mut planned.environment);
-        let receiving = if plan.receive.is_some() { &**interfaces } else { &[] };
+        let receiving = if plan.receive.is_some() { with_sockets(interfaces) } else { Vec::new() };
         let fix = plan.receive.is_some_and(|receive| receive.fix_offloads);
-        let offloads = OffloadsOff::new(fix, kernel, receiving)?;
+        let offloads = OffloadsOff::new(fix, kernel, &receiving)?;
         let published = plan.options.publish.publish(plan.name);
         let setup = open_sockets(&planned)
             .or_else(|error| planned.environment.check_interrupted().and(Err(error)))?;
@@ -50,7 +50,7 @@ fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
 
 /// Puts the interfaces into promiscuous mode, if the plan says so, until the values are dropped.
 fn promiscuous(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Vec<Promiscuous>, String> {
-    let all = if plan.promiscuous { interfaces } else { &[] };
+    let all = if plan.promiscuous { with_sockets(interfaces) } else { Vec::new() };
     let held = all.iter().map(|interface| Promiscuous::hold(&interface.link)).collect::<Result<_, _>>();
     held.map_err(in_words)
 }

@@ -46,7 +46,7 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
             signals: &environment.signals,
         };
         let show = |at, trigger| figures.show(trigger, at, threads.state.sample());
-        let mut links = LinkWatch::new(environment.links(), &threads.redirects, plan.tx_mode.is_some())?;
+        let mut links = LinkWatch::new(&environment.interfaces, &threads.redirects, plan.tx_mode.is_some())?;
         let look = |at| {
             service.look(at, &threads.state);
             links.look(at, &threads.state);

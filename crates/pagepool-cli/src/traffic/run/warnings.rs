@@ -7,7 +7,7 @@ use super::environment::Environment;
 use crate::report::{OWN_LINE, output, ranges};
 use crate::traffic::command::TrafficPlan;
 use crate::traffic::run::offloads::OffloadsOff;
-use crate::traffic::sockets::{Interface, OpenedInterface, pairs_of};
+use crate::traffic::sockets::{Interface, OpenedInterface, pairs_of, with_sockets};
 
 pub fn warn(
     plan: &TrafficPlan<'_>,
@@ -55,7 +55,8 @@ fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
 /// Warns if no program is attached that could redirect to the given map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
     let maps = plan.receive.into_iter().flat_map(|receive| &receive.map);
-    for (interface, map) in interfaces.iter().zip(maps).filter(|(of, _)| of.link.xdp.is_empty()) {
+    for (interface, map) in with_sockets(interfaces).iter().zip(maps).filter(|(of, _)| of.link.xdp.is_empty())
+    {
         output::warn(format_args!(
             "no XDP program is attached to {}: nothing redirects its packets to {}",
             interface.link.name,

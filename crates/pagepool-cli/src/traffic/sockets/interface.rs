@@ -1,9 +1,10 @@
 //! An interface that a command works on: its data from the kernel, and what depends on it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool_link::{Ethtool, LinkInfo, Netlink, SshSession, cautions, shell_word};
+use pagepool_link::{Ethtool, LinkInfo, Netlink, SshSession, Tap, cautions, shell_word};
 use pagepool_net::Driver;
 
 use crate::report::{in_words, output};
@@ -13,6 +14,8 @@ use crate::traffic::sockets::{HEADERS, HEADROOM};
 const LOOPBACK: &str = "lo";
 /// The scheme of an interface that is given by its name alone.
 const SCHEME: &str = "af_xdp";
+/// The scheme of an interface whose other end is a file of this process.
+const TAP: &str = "tap";
 /// Drivers that round the length of zero-copy buffers down to whole KiB (igb_setup_srrctl and
 /// igc_configure_rx_ring, v7.3).
 const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
@@ -41,6 +44,8 @@ pub struct Interface {
     pub queues_of: u32,
     /// Slots of the hardware's receive ring; 0 without hardware.
     pub hardware_ring: u32,
+    /// The other end of a TAP, which is open from the start: then there are no AF_XDP sockets.
+    pub tap: Option<Arc<Tap>>,
 }
 
 impl Kernel {
@@ -50,9 +55,10 @@ impl Kernel {
         Ok(Self { netlink, ethtool, session: SshSession::current() })
     }
 
-    /// Looks up the interface of a device, with the given queues or all.
+    /// Looks up the interface of a device, with the given queues or all. Opens a TAP, or makes it.
     pub fn interface(&mut self, device: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
         let (scheme, name) = split(device)?;
+        let tap = if scheme == TAP { Some(Arc::new(Tap::open(name).map_err(in_words)?)) } else { None };
         let link = self.netlink.link(name).map_err(in_words)?;
         let name = &*link.name; // ethtool takes no alternative name
         if link.mac.is_none() {
@@ -75,7 +81,7 @@ impl Kernel {
         let hardware_ring = ring.map_or(0, |(slots, _)| slots);
         let device = format!("{scheme}:{}", link.name);
         let driver = self.ethtool.driver(name).map_err(in_words)?;
-        Ok(Interface { device, driver, link, queues, queues_of: rx.min(tx), hardware_ring })
+        Ok(Interface { device, driver, link, queues, queues_of: rx.min(tx), hardware_ring, tap })
     }
 
     /// Refuses an interface that the machine or this session depends on, unless `proceed`. `effect`: what the
@@ -130,6 +136,11 @@ impl Interface {
     pub fn cut_short(&self, chunk: u32) -> Option<String> {
         cut_short(self.driver.as_deref()?, &self.link, chunk)
     }
+}
+
+/// Those that sockets are opened on.
+pub fn with_sockets(interfaces: &[Interface]) -> Vec<Interface> {
+    interfaces.iter().filter(|interface| interface.tap.is_none()).cloned().collect()
 }
 
 /// The number of pairs of queues, or of queues of a single interface.
@@ -205,7 +216,8 @@ mod tests {
             assert!(!link.has_carrier, "both ends are down");
             link.has_carrier = true; // as before the card restarted
             let (device, queues) = ("one".into(), vec![0]);
-            let interface = Interface { device, driver: None, link, queues, queues_of: 1, hardware_ring: 0 };
+            let (driver, tap) = (None, None);
+            let interface = Interface { device, driver, link, queues, queues_of: 1, hardware_ring: 0, tap };
             let (interrupted, start) = (AtomicBool::new(false), Instant::now());
             std::thread::scope(|threads| {
                 threads.spawn(|| {
@@ -250,6 +262,7 @@ mod tests {
     fn a_device_is_a_scheme_and_an_interface() {
         assert_eq!(split("eth0"), Ok(("af_xdp", "eth0")));
         assert_eq!(split("af_xdp:eth0"), Ok(("af_xdp", "eth0")));
+        assert_eq!(split("tap:eth0"), Ok((TAP, "eth0")));
         let error = split("memory:").unwrap_err();
         assert!(
             error.starts_with("memory: has no network interface: ") && error.contains("af_xdp:"),

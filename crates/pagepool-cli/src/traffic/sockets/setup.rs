@@ -19,7 +19,7 @@ use self::parallel::in_parallel;
 use crate::report::{error_chain, grouped, in_words, output, ranges};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 use crate::traffic::poll_loop::PollPort;
-use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes};
+use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes, with_sockets};
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 #[derive(Default)]
@@ -29,7 +29,8 @@ pub struct TrafficSetup {
     /// The pools, in the order of the threads' ports, for the verdict at the end.
     pub pools: Vec<PoolRef>,
     pub interfaces: Vec<OpenedInterface>,
-    /// What redirects packets to the sockets, in the order of the interfaces; empty if nothing is received.
+    /// What redirects packets to the sockets, in the order of the interfaces with sockets; empty if nothing is
+    /// received.
     pub redirects: Vec<Arc<Redirect>>,
     /// Keeps XDP programs attached; see [`OpenedDevice::redirect`].
     pub attached: Vec<Arc<Redirect>>,
@@ -108,7 +109,7 @@ impl TrafficSetup {
     /// pair.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
         let (pairs, pages) = (pairs(interfaces), params.sizes.pages);
-        let redirects = params.load(interfaces).map_err(in_words)?;
+        let redirects = params.load(&with_sockets(interfaces)).map_err(in_words)?;
         let opened = open_pairs(name, interfaces, &pairs, params, &redirects)?;
         let count = params.options.threads.map_or(pairs.len(), usize::from);
         let threads = (0..count).map(|_| Default::default()).collect();
@@ -123,8 +124,9 @@ impl TrafficSetup {
         }
         let ports = this.threads.iter().flat_map(|(_, ports)| ports);
         this.pools = ports.map(|port| port.pool.handle()).collect();
-        for (at, (of, sockets)) in interfaces.iter().zip(&sockets).enumerate() {
-            let map = params.receive.and_then(|receive| receive.map.get(at));
+        let mut maps = params.receive.into_iter().flat_map(|receive| &receive.map);
+        for (of, sockets) in interfaces.iter().zip(&sockets) {
+            let map = if of.tap.is_none() { maps.next() } else { None };
             this.interfaces.push(OpenedInterface::new(of, sockets, params, map));
         }
         Ok(this)
@@ -169,7 +171,9 @@ fn open_pairs(
         let arena = arena.map_err(|error| no_memory(&error, huge, sizes.needs.node))?;
         let names = interfaces.iter().map(|interface| &*interface.device);
         let devices: Vec<_> = names.zip(queues.iter().map(Vec::as_slice)).collect();
-        let opened = open_devices(&devices, &params.open_params(&name, redirects), &arena);
+        let mut of_pair = params.open_params(&name, redirects);
+        of_pair.taps = interfaces.iter().filter_map(|interface| interface.tap.clone()).collect();
+        let opened = open_devices(&devices, &of_pair, &arena);
         let sides = queues.iter().enumerate().flat_map(|(interface, queues)| {
             queues.iter().map(move |&queue| PortSide { pair, interface, queue })
         });
@@ -237,16 +241,18 @@ impl OpenedInterface {
         let attach = theirs.map(attached).or(first.and_then(|socket| socket.attach));
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         let polled = || sockets.iter().filter(|socket| socket.napi_id.is_some()).count();
+        let other = || of.tap.as_ref().map_or(String::new(), |_| "tap".into());
+        let steer = params.receive.and_then(|receive| receive.steer.as_ref()).filter(|_| of.tap.is_none());
         Self {
             name: of.link.name.clone(),
-            mode: first.map(|socket| Attach::mode_name(attach, socket.zero_copy)).unwrap_or_default(),
+            mode: first.map_or_else(other, |socket| Attach::mode_name(attach, socket.zero_copy)),
             attach: attach.map(Attach::name),
             map: map.map(|path| path.display().to_string()),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
-            steer: params.receive.and_then(|receive| receive.steer.as_ref()).map(Match::to_string),
+            steer: steer.map(Match::to_string),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
-            tx_mode: params.tx_mode.map(|_| tx_mode(sockets)),
+            tx_mode: params.tx_mode.filter(|_| of.tap.is_none()).map(|_| tx_mode(sockets)),
             tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
             mtu: of.link.mtu,
             queues: of.queues.clone(),
@@ -257,7 +263,7 @@ impl OpenedInterface {
             page_size: params.sizes.page_size(),
             node: params.sizes.needs.node.map(|node| node.0),
             multi_buffer: params.sizes.needs.multi_buffer(),
-            busy_polled: params.options.busy_poll.map(|_| polled()),
+            busy_polled: params.options.busy_poll.filter(|_| of.tap.is_none()).map(|_| polled()),
         }
     }
 
@@ -293,6 +299,11 @@ impl OpenedInterface {
         matches!(self.tx_mode, Some("bpf-batch" | "mixed"))
     }
 
+    /// Whether it is a TAP, which has no sockets.
+    pub fn is_tap(&self) -> bool {
+        self.mode == "tap"
+    }
+
     /// Whether the XDP program runs after the driver.
     pub fn is_generic(&self) -> bool {
         self.attach == Some("generic")
@@ -315,7 +326,7 @@ fn tx_mode(sockets: &[SocketInfo]) -> &'static str {
 
 impl fmt::Display for OpenedInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attach = self.attach.unwrap_or("no XDP program");
+        let attach = self.attach.unwrap_or(if self.is_tap() { "TAP" } else { "no XDP program" });
         let copy = self.zero_copy.map_or("", |zero_copy| if zero_copy { ", zerocopy" } else { ", copy" });
         let queues = if self.queues.len() == 1 { "queue" } else { "queues" };
         let tx_mode = match self.tx_mode {
@@ -382,6 +393,7 @@ mod tests {
             queues: queues.to_vec(),
             queues_of: 8,
             hardware_ring: 0,
+            tap: None,
         };
         assert_eq!(pairs(&[with(&[3, 1])]), [[[3]], [[1]]], "of one interface each is one");
         assert_eq!(
@@ -410,8 +422,8 @@ mod tests {
     fn a_device_without_sockets_has_neither_copy_nor_zero_copy() {
         let link = Netlink::open().unwrap().link("lo").unwrap();
         let device = "memory:nic".to_owned();
-        let (driver, queues) = (None, vec![0]);
-        let interface = Interface { device, driver, link, queues, queues_of: 4, hardware_ring: 0 };
+        let (driver, queues, tap) = (None, vec![0], None);
+        let interface = Interface { device, driver, link, queues, queues_of: 4, hardware_ring: 0, tap };
         let sizes = SocketSizes::of_mtu(1500);
         let OptionsTest { options } = OptionsTest::parse_from(["gen"]);
         let (options, end) = (&options, &Arc::default());

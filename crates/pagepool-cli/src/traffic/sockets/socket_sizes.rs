@@ -195,6 +195,7 @@ impl SocketSizes {
             multi_buffer: self.needs.multi_buffer(),
             pool: self.pool(),
             af_xdp: AfXdpParams { umem, ..AfXdpParams::default() },
+            taps: Vec::new(),
         }
     }
 

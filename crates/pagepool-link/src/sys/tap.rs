@@ -1,0 +1,52 @@
+//! TAPs: linux/Documentation/networking/tuntap.rst.
+
+// UNSAFETY: system calls; each wrapper says what makes its call sound.
+#![expect(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::socket::done;
+
+const DEVICE: &str = "/dev/net/tun";
+
+/// Opens the device, without blocking.
+pub(crate) fn device() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(DEVICE)
+}
+
+/// Makes the file one end of the TAP with this name, in the network namespace in which it was opened. The
+/// kernel makes the TAP if there is none.
+pub(crate) fn attach(device: &File, name: &str) -> io::Result<()> {
+    let mut request = request((libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short);
+    // The last byte stays 0: the kernel cuts a longer name.
+    let (_, room) = request.ifr_name.split_last_mut().expect("a name has 16 bytes");
+    for (to, from) in room.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: the kernel reads and writes the request, which lives as long as the call.
+    done(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) })?;
+    // An earlier program may have left some to the TAP, and it keeps them.
+    let no_offloads: libc::c_ulong = 0;
+    // SAFETY: the call takes integers.
+    done(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as _, no_offloads) })
+}
+
+/// Whether the TAP stays when its file is closed: `ip tuntap add` made it.
+pub(crate) fn is_persistent(device: &File) -> io::Result<bool> {
+    let mut request = request(0);
+    // SAFETY: the kernel writes the request, which lives as long as the call.
+    done(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) })?;
+    // SAFETY: the kernel wrote the flags; all bytes of the union were initialised before.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok(libc::c_int::from(flags) & libc::IFF_PERSIST != 0)
+}
+
+fn request(flags: libc::c_short) -> libc::ifreq {
+    libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags },
+    }
+}

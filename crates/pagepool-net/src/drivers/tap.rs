@@ -1,0 +1,46 @@
+//! `tap:NAME`: a TAP.
+
+use std::sync::Arc;
+
+use pagepool::{Arena, Error, MAX_FRAGS, Pool, PoolParams};
+use pagepool_link::Tap;
+
+use super::open_params::OpenParams;
+use super::opened_device::OpenedDevice;
+use super::queues::Queues;
+use crate::error::parameter;
+use crate::interface::lookup;
+use crate::tap::{TapDevice, TapParams};
+
+pub(super) fn open(
+    taps: &[Queues<'_>],
+    params: &OpenParams,
+    arena: &Arc<Arena>,
+) -> Result<Vec<Vec<OpenedDevice>>, Error> {
+    let open = |tap: &Queues<'_>| {
+        let queues = tap.numbers.iter();
+        queues.map(|&queue| open_one(tap.argument, queue, params, arena)).collect()
+    };
+    taps.iter().map(open).collect()
+}
+
+fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> Result<OpenedDevice, Error> {
+    if queue != 0 {
+        return Err(parameter("queue", queue, "0: a TAP has one queue"));
+    }
+    let tap = match params.taps.iter().find(|tap| tap.name() == name) {
+        Some(open) => open.clone(),
+        None => Arc::new(Tap::open(name).map_err(lookup::system)?),
+    };
+    let pool = PoolParams { name: format!("{name}:0"), ..params.pool.clone() };
+    let pool = Pool::new(pool, arena.clone())?.bind();
+    let buffer = pool.alloc_page();
+    let no_buffer = || Error::Busy { what: "the arena has no free page: raise max_bytes".into() };
+    let (rx_ring, tx_ring) = (params.rx_ring, params.tx_ring);
+    let max_buffers = if params.multi_buffer { MAX_FRAGS + 1 } else { 1 };
+    let capacity = buffer.as_ref().ok_or_else(no_buffer)?.packet_capacity();
+    drop(buffer);
+    let device = TapDevice::new(tap, &TapParams { rx_ring, tx_ring, max_buffers, capacity })?;
+    let (wire, socket, redirect) = (None, None, None);
+    Ok(OpenedDevice { device: Box::new(device), pool: pool.unbind(), wire, socket, redirect })
+}
