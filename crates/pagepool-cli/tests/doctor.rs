@@ -18,6 +18,7 @@ use crate::between::{LIMIT, Place, Running, Sets, binary, frames, hosts, signal,
 use pagepool::{Arena, ArenaParams, Backing, Bound, Holders, PageBuf, Pool, PoolParams, Tag, Topology};
 use pagepool_lab::{FrameGenerator, GeneratorMode, GeneratorParams, LinkSettings, TempFolder};
 use pagepool_link::{Ethtool, KernelPagePools, Namespace, Netlink, Offload, TwoHosts, TwoHostsParams};
+use pagepool_net::KernelStackStats;
 use pagepool_watch::RunFolder;
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ const ILLNESS: &str = "PAGEPOOL_TEST_ILLNESS";
 const WARM: Duration = Duration::from_secs(5);
 
 /// Each illness, the program that has it, and the rule that finds it.
-const ILLNESSES: [(&str, fn(), &str); 12] = [
+const ILLNESSES: [(&str, fn(), &str); 13] = [
     ("small_ring", small_ring, "ring_full"),
     ("full_cache", full_cache, "cache_full"),
     ("slow_consumer", slow_consumer, "out_rising"),
@@ -40,6 +41,7 @@ const ILLNESSES: [(&str, fn(), &str); 12] = [
     ("page_refs", page_refs, "referenced"),
     ("shrinking", shrinking, "slow"),
     ("almost_empty", almost_empty, "low_water"),
+    ("refusing_stack", refusing_stack, "stack_refused"),
 ];
 
 /// Pages of each queue of the program that leaks.
@@ -212,6 +214,26 @@ fn almost_empty() {
     forever(|| drop(burst(&pool, 8)));
 }
 
+/// What a stack publishes whose kernel takes one of two packets: a real one needs root. It has counted when
+/// the pool is there.
+fn refusing_stack() {
+    let (params, names) = ([("interface", "eth7"), ("ifindex", "7")], KernelStackStats::NAMES);
+    let stack = pagepool::publish_entry("stack", 1, 0, "eth7", &params, names).expect("it publishes");
+    let at = |counter| names.iter().position(|name| *name == counter).expect("a counter of stacks");
+    let (mut packets, passed, refused) = (0, at("passed"), at("refused"));
+    let mut count = || {
+        packets += 50;
+        stack.set(passed, packets);
+        stack.set(refused, packets);
+    };
+    count();
+    let pool = usual();
+    forever(|| {
+        drop(burst(&pool, 50));
+        count();
+    });
+}
+
 /// 100 pages that nobody returns, in a pool that records who has them, and goes on.
 fn forgotten() {
     let holders = Holders::Sites { stacks: None };
@@ -249,7 +271,7 @@ fn a_program_that_is_ill() {
 
 /// A process that is killed when this is dropped. Its output has a reader until then: the test harness says
 /// something more after a minute.
-struct Killed(Child, Option<BufReader<ChildStdout>>);
+pub struct Killed(Child, Option<BufReader<ChildStdout>>);
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -259,7 +281,7 @@ impl Drop for Killed {
 }
 
 /// This program again, with an illness, when it has published.
-fn ill(name: &str, run: &Path) -> Killed {
+pub fn ill(name: &str, run: &Path) -> Killed {
     let mut command = Command::new(env::current_exe().expect("this program"));
     command.args(["--exact", "doctor::a_program_that_is_ill", "--nocapture"]).env(ILLNESS, name);
     command.env("PAGEPOOL_RUN", run).stdout(Stdio::piped());
@@ -358,6 +380,10 @@ fn each_illness_is_found_and_a_healthy_program_has_none() {
     assert!(said.contains(" more of ") && !said.contains("queue"), "what does not grow is no leak: {said}");
     let said = finding(&seen, "waived", "off_node")["seen"].as_str().expect("text").to_owned();
     assert!(said.contains("pages of another node left the pool, "), "{said}");
+
+    let stack = finding(&seen, "stack_refused", "refusing_stack");
+    assert!(stack["seen"].as_str().is_some_and(|seen| seen.starts_with("refused rose by ")), "{stack}");
+    assert!(stack["fix"].as_str().is_some_and(|fix| fix.contains("netdev_max_backlog")), "{stack}");
 
     // One process alone, for people; and after its death.
     let mut said = String::new();

@@ -6,8 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::between::{LIMIT, Place, Reading, binary, far_ends, frames, hosts, ok, second_of, send, text};
+use crate::doctor::ill;
 use pagepool_lab::TempFolder;
 use pagepool_link::{Netlink, TwoHostsParams};
+use pagepool_net::KernelStackStats;
 use serde_json::Value;
 
 /// A folder in which commands publish, and what looks into it.
@@ -186,6 +188,42 @@ fn show_names_the_holders_of_a_running_and_a_killed_command() {
         assert!(lines.len() > 5 && lines.iter().all(|line| line.chars().count() <= 80), "{shown}");
         assert!(lines[1].trim_start().starts_with("<10ms") && lines[3].contains("allocated at"), "{shown}");
     }
+}
+
+#[test]
+fn show_lists_a_stack_with_each_pool_of_its_process() {
+    let run = Run::new();
+    let _program = ill("refusing_stack", run.0.path());
+    let seen = run.wait_for(|seen| seen["processes"][0]["pools"][0].is_object());
+    let pool = seen["processes"][0]["pools"][0]["name"].as_str().expect("text");
+    for of in ["refusing_stack", pool] {
+        let seen: Value = serde_json::from_str(&run.said(&["show", of, "--json"])).expect("JSON");
+        let entries = seen["processes"][0]["entries"].as_array().expect("an array").iter();
+        let stacks: Vec<_> = entries.filter(|entry| entry["kind"] == "stack").collect();
+        assert_eq!((stacks.len(), &stacks[0]["name"]), (1, &"eth7".into()), "{seen}");
+        assert_eq!(stacks[0]["params"]["interface"], "eth7");
+        assert!(KernelStackStats::NAMES.iter().all(|name| stacks[0]["counters"][name].is_u64()), "{seen}");
+
+        let shown = run.said(&["show", of]);
+        let head = "  stack eth7 (id 1)\n    parameters: interface eth7, ifindex 7\n";
+        let (_, stack) = shown.split_once(head).unwrap_or_else(|| panic!("{shown}"));
+        let names: Vec<_> = stack.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(names, ["passed", "refused"], "{shown}");
+    }
+}
+
+#[test]
+fn counters_of_a_stack_are_metrics_with_their_meaning() {
+    let run = Run::new();
+    let _program = ill("refusing_stack", run.0.path());
+    run.wait_for(|seen| number(&seen["processes"][0]["entries"], "passed") > 0);
+    let metrics = run.said(&["export"]);
+    for name in KernelStackStats::NAMES {
+        assert!(metrics.contains(&format!("# TYPE pagepool_stack_{name} counter\n")), "{metrics}");
+        assert!(metrics.contains(&format!("\npagepool_stack_{name}_total{{process=")), "{metrics}");
+    }
+    assert!(metrics.contains("# HELP pagepool_stack_passed Packets that the kernel's stack"), "{metrics}");
+    assert!(metrics.contains("name=\"eth7\",id=\"1\",interface=\"eth7\"} "), "{metrics}");
 }
 
 #[test]

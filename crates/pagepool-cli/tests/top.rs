@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::between::{LIMIT, binary, text};
+use crate::doctor::ill;
 use pagepool_lab::TempFolder;
 use roxmltree::Document;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -330,6 +331,23 @@ fn pools_are_shown_sorted_filtered_and_explained() {
     top.wait_for_text("by MEM");
     top.type_keys("q");
     top.assert_put_back("q");
+}
+
+#[test]
+fn a_stack_is_among_the_details_of_a_pool() {
+    let folder = run_folder();
+    let _program = ill("refusing_stack", folder.path());
+    let Some(mut top) = Pty::top("a_stack_is_among_the_details_of_a_pool", &folder, &["-d", "0.2"]) else {
+        return;
+    };
+    top.wait_for_text(" refusing");
+    top.type_keys("/refusing\r\r");
+    top.wait_for_text("Where its ");
+    top.type_keys("\x1b[F");
+    top.wait_for("the stack's counters", |screen| {
+        let last = screen.lines().skip_while(|line| line.trim_end() != "stack eth7").collect::<Vec<_>>();
+        ["passed ", "refused "].iter().all(|name| last.iter().any(|line| line.starts_with(name)))
+    });
 }
 
 #[test]

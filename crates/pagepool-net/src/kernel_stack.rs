@@ -12,9 +12,10 @@
 //! Cost   a burst: one system call, and two copies of each packet. A lone packet pays the call alone.
 
 mod loop_watch;
+mod published;
 mod stats;
 
-use pagepool::{Error, PAGE_SIZE, PublishedEntry, XdpBuff, publish_entry, put_packets};
+use pagepool::{Error, PAGE_SIZE, XdpBuff, put_packets};
 
 use crate::bpf_run::program::{Copies, Direction, MOST, SHORTEST};
 use crate::bpf_run::{BpfRun, RunBatch};
@@ -25,6 +26,7 @@ use crate::sys::remedy::failed_unless;
 use crate::sys::{capability, errno};
 use crate::xsk::{RxMetadataReader, VlanTag};
 use loop_watch::LoopWatch;
+use published::PublishedStack;
 pub use stats::KernelStackStats;
 
 /// Most bytes of a packet: the kernel copies it into one block of four pages, which also has its own data.
@@ -72,7 +74,8 @@ struct Entry {
 /// to hardware (a veth's peer with `tx-checksum` offload) is therefore dropped: turn that off there. The
 /// kernel merges nothing (no GRO), and limits packets that wait by `net.core.netdev_max_backlog`.
 ///
-/// If the process [publishes](pagepool::publish), `show`, `top` and metrics have its counters.
+/// If the process [publishes](pagepool::publish), `show`, `top` and metrics have its counters, and the doctor
+/// says why it refuses packets.
 #[derive(Debug)]
 pub struct KernelStack {
     interface: String,
@@ -85,7 +88,7 @@ pub struct KernelStack {
     watch: LoopWatch,
     tags: Option<RxMetadataReader>,
     stats: KernelStackStats,
-    published: Option<PublishedEntry>,
+    published: Option<PublishedStack>,
 }
 
 impl KernelStack {
@@ -109,7 +112,6 @@ impl KernelStack {
         }
         let entries = Box::new([Entry::default(); MOST]);
         let program = load(&mut watch, link.index, &entries)?;
-        let published = publish_entry("stack", link.index.into(), 0, interface, &[], KernelStackStats::NAMES);
         Ok(Self {
             interface: interface.into(),
             program: Ok(program),
@@ -119,7 +121,7 @@ impl KernelStack {
             watch,
             tags: None,
             stats: KernelStackStats::default(),
-            published,
+            published: PublishedStack::new(interface, link.index),
         })
     }
 
@@ -203,6 +205,10 @@ impl Stack for KernelStack {
         if !self.packets.is_empty() {
             self.send_up();
         }
+        if let Some(published) = &mut self.published {
+            let stopped = self.program.as_ref().err().map(String::as_str);
+            published.show(&self.interface, self.stats, stopped);
+        }
     }
 }
 
@@ -234,9 +240,6 @@ impl KernelStack {
         }
         put_packets(&mut self.packets);
         self.gathered.clear();
-        if let Some(entry) = &self.published {
-            self.stats.entries().enumerate().for_each(|(at, (_, value))| entry.set(at, value));
-        }
     }
 
     /// Stops if packets would loop, or would go up in another network namespace.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pagepool::{DeferredStats, PoolProbe, Stats};
-use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
+use pagepool_net::{DeviceStats, ForwardStats, KernelStackStats, KernelStats, PathStats};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -30,13 +30,14 @@ fn pages() -> Vec<String> {
 const COUNTER_TABLE: &str = "| counter | means | if it rises |\n|---|---|---|\n";
 
 /// The tables of counters in docs/operations.md, in its order.
-const COUNTER_TABLES: [(&[&str], &[&str]); 6] = [
+const COUNTER_TABLES: [(&[&str], &[&str]); 7] = [
     (Stats::NAMES, Stats::DOCS),
     (DeferredStats::NAMES, DeferredStats::DOCS),
     (DeviceStats::NAMES, DeviceStats::DOCS),
     (KernelStats::NAMES, KernelStats::DOCS),
     (ForwardStats::NAMES, ForwardStats::DOCS),
     (PathStats::NAMES, PathStats::DOCS),
+    (KernelStackStats::NAMES, KernelStackStats::DOCS),
 ];
 
 /// The row of a counter, from its declaration.

@@ -1,4 +1,4 @@
-//! What observers see of the devices and ports of a program that publishes.
+//! What observers see of the devices, ports and stacks of a program that publishes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::veth::Veth;
-use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, publish};
-use pagepool_lab::TempFolder;
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, publish};
+use pagepool_lab::{FrameSocket, TempFolder};
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Action, Attach, Forwarder, MemNic, MemNicParams, NicDomain, NicPort, OpenParams, PortId, PublishedDevice,
-    Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device,
+    Action, Attach, Forwarder, Ingress, KernelStack, MemNic, MemNicParams, NicDomain, NicPort, OpenParams,
+    PortId, PublishedDevice, Redirect, XdpProgram, XskDevice, XskParams, mem_nic, open_device,
 };
 use pagepool_testing::FarEnd;
 use pagepool_watch::{EntryView, ProcessView, RunFolder};
@@ -233,5 +233,56 @@ fn a_published_socket_has_its_interface_and_attach_mode() {
         }
         drop(forwarder);
         assert_eq!((names("socket"), names("port")), (Vec::new(), Vec::new()));
+    });
+}
+
+/// Passes on packets that come by near0, sent in two bursts. Returns the entry of that id after them.
+fn pass_two_bursts(veth: &Veth, attach: Attach, stack: KernelStack, id: u64) -> EntryView {
+    let redirect = Some(Redirect::attach("near0", attach, false).unwrap());
+    let params = XskParams { interface: "near0".into(), redirect, ..Default::default() };
+    let (device, pool) = XskDevice::simple_with(params).unwrap();
+    let pass = |_: &mut XdpBuff, _: Ingress| Action::Pass;
+    let mut forwarder = Forwarder::with_stack(pass, stack);
+    forwarder.add_port(device, pool);
+    forwarder.poll(); // the device has buffers
+    let far = FrameSocket::open(veth.far(), "far0").unwrap();
+    let shown = || entries("stack").into_iter().find(|entry| entry.id == id).unwrap();
+    for sent in [5, 10] {
+        (0..5).for_each(|_| assert!(far.send(&[0xff; 60]).unwrap()));
+        let start = Instant::now();
+        while counter(&shown(), "passed") + counter(&shown(), "refused") < sent {
+            assert!(start.elapsed() < LIMIT, "{sent} packets: {:?}", shown());
+            if forwarder.poll() == 0 {
+                forwarder.wait(Duration::from_millis(10));
+            }
+        }
+    }
+    shown()
+}
+
+#[test]
+fn a_published_stack_has_its_counters_and_why_it_stopped() {
+    let name = "a_published_stack_has_its_counters_and_why_it_stopped";
+    if let Some(why) = veth::missing() {
+        return println!("SKIP {name}: {why}");
+    }
+    alone(name, || {
+        let _publication = publish("stacks").unwrap();
+        let veth = Veth::new(1, 1500);
+        let index = Netlink::open().unwrap().link("near0").unwrap().index.to_string();
+        let [one, other] = [(); 2].map(|()| KernelStack::new("near0").unwrap());
+        let ids: Vec<_> = entries("stack").iter().map(|entry| entry.id).collect();
+        assert_eq!((names("stack"), &*ids), (vec!["near0".into(); 2], &[1, 2][..]));
+
+        let shown = pass_two_bursts(&veth, Attach::Native, one, 1);
+        assert_eq!((counter(&shown, "passed"), counter(&shown, "refused")), (10, 0));
+        assert!((1..=10).contains(&counter(&shown, "runs")), "{shown:?}");
+        let [interface, its_index, stopped] = ["interface", "ifindex", "stopped"].map(|of| param(&shown, of));
+        assert_eq!((interface, its_index, stopped), (Some("near0"), Some(&*index), None));
+
+        let shown = pass_two_bursts(&veth, Attach::Generic, other, 2);
+        assert_eq!((counter(&shown, "passed"), counter(&shown, "refused")), (0, 10));
+        assert_eq!(param(&shown, "stopped"), Some("near0 has a generic XDP program now"));
+        assert_eq!(names("stack"), Vec::<String>::new(), "both have ended");
     });
 }

@@ -1,6 +1,6 @@
 //! What is observed, as metrics, with the meanings of all counters that this version knows.
 
-use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
+use pagepool_net::{DeviceStats, ForwardStats, KernelStackStats, KernelStats, PathStats};
 use pagepool_watch::{MetricsFormat, Observation, RunFolder, write_metrics};
 
 use crate::report::output;
@@ -22,20 +22,21 @@ fn unreadable_files(count: usize) -> String {
     format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name} {count}\n")
 }
 
-/// The meaning of a counter of a socket or a port.
+/// The meaning of a counter of a socket, a port or a stack.
 fn meaning(kind: &str, counter: &str) -> Option<&'static str> {
     let tables = match kind {
         "socket" | "nic" => {
-            [(DeviceStats::NAMES, DeviceStats::DOCS), (KernelStats::NAMES, KernelStats::DOCS)]
+            &[(DeviceStats::NAMES, DeviceStats::DOCS), (KernelStats::NAMES, KernelStats::DOCS)]
         }
         "port" if counter == "waiting" => {
             return Some("Now: buffers of frames that wait for the transmit ring.");
         }
-        "port" => [(ForwardStats::NAMES, ForwardStats::DOCS), (PathStats::NAMES, PathStats::DOCS)],
+        "port" => &[(ForwardStats::NAMES, ForwardStats::DOCS), (PathStats::NAMES, PathStats::DOCS)],
+        "stack" => &[(KernelStackStats::NAMES, KernelStackStats::DOCS)][..],
         _ => return None,
     };
     let at = |names: &[&str]| names.iter().position(|name| *name == counter);
-    tables.into_iter().find_map(|(names, docs)| docs.get(at(names)?).copied())
+    tables.iter().find_map(|(names, docs)| docs.get(at(names)?).copied())
 }
 
 #[cfg(test)]
@@ -47,6 +48,7 @@ mod tests {
         for (kind, lists) in [
             ("socket", [DeviceStats::NAMES, KernelStats::NAMES].concat()),
             ("port", [ForwardStats::NAMES, PathStats::NAMES, &["waiting"]].concat()),
+            ("stack", KernelStackStats::NAMES.to_vec()),
         ] {
             for name in &lists {
                 assert!(meaning(kind, name).is_some(), "{kind} {name}");

@@ -93,8 +93,13 @@ fn with_pools(mut process: ProcessView, name: &str) -> Option<ProcessView> {
     let belongs = |entry: &EntryView, pool: &PoolView| match &*entry.kind {
         "arena" => entry.id == pool.area_id,
         "domain" => entry.parent == pool.area_id,
-        _ => entry.pool_id() == Some(pool.id.into()),
+        _ => is_below(entry, pool),
     };
     process.entries.retain(|entry| pools.iter().any(|pool| belongs(entry, pool)));
     (!process.pools.is_empty()).then_some(process)
+}
+
+/// Whether an entry is shown with a pool. A stack belongs to no pool: it gets packets of all of them.
+pub fn is_below(entry: &EntryView, pool: &PoolView) -> bool {
+    entry.kind == "stack" || entry.pool_id() == Some(pool.id.into())
 }

@@ -49,7 +49,7 @@ pub struct ProcessEvidence {
     /// Whether its interfaces are in this network namespace; `None` if unknown.
     pub is_here: Option<bool>,
     pub pools: Vec<PoolEvidence>,
-    /// Arenas, sockets, ports and others.
+    /// Arenas, sockets, ports, stacks and others.
     pub entries: Vec<EntryEvidence>,
     /// The threads that own its pools.
     pub threads: Vec<ThreadEvidence>,
@@ -415,6 +415,17 @@ pub mod healthy {
         }
     }
 
+    fn stack() -> EntryEvidence {
+        EntryEvidence {
+            kind: "stack".into(),
+            id: 1,
+            name: "near0".into(),
+            params: texts(&[("interface", "near0"), ("ifindex", "3")]),
+            moved: [("passed".to_owned(), 1_000_000)].into(),
+            ..Default::default()
+        }
+    }
+
     fn link() -> LinkEvidence {
         let interrupt = |number, cpu| InterruptEvidence {
             number,
@@ -447,7 +458,7 @@ pub mod healthy {
             pid_here: Some(500),
             is_here: Some(true),
             pools: vec![pool()],
-            entries: vec![socket(), arena()],
+            entries: vec![socket(), arena(), stack()],
             threads: vec![thread],
             ..Default::default()
         };
@@ -482,6 +493,11 @@ pub mod healthy {
 
         pub fn arena(&mut self) -> &mut EntryEvidence {
             &mut self.processes[0].entries[1]
+        }
+
+        pub fn stack(&mut self) -> &mut EntryEvidence {
+            let mut entries = self.processes[0].entries.iter_mut();
+            entries.find(|entry| entry.kind == "stack").expect("a stack")
         }
     }
 

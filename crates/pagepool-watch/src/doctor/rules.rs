@@ -18,6 +18,7 @@ pub const RULES: &[DoctorRule] = &[
     packets::RX_REFUSED,
     packets::CARD_DROPPED,
     packets::TX_LOST,
+    packets::STACK_REFUSED,
     sockets::OFFLOADS,
     buffers::OUT_RISING,
     buffers::HELD_LONG,

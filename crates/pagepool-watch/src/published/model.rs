@@ -137,7 +137,7 @@ impl PoolView {
     }
 }
 
-/// Another published thing: an arena, a domain, a socket, a port.
+/// Another published thing: an arena, a domain, a socket, a port, a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EntryView {

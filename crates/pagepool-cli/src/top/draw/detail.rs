@@ -11,6 +11,7 @@ use super::theme::TopTheme;
 use crate::observing::details::{listed, owner_and_age, paragraphs};
 use crate::observing::look::has_deferred;
 use crate::observing::overview::title;
+use crate::observing::selection::is_below;
 use crate::report::table::{cut, rate};
 use crate::report::{Colour, fold, grouped};
 use crate::top::app::{OpenedPool, TopApp};
@@ -214,11 +215,10 @@ impl DetailPage {
         }
     }
 
-    /// The sockets, NICs and ports of the pool.
+    /// The sockets, NICs and ports of the pool, and the stacks of its process.
     fn below(&mut self, app: &TopApp, process: &ProcessView, pool: &PoolView) {
         let before = app.sampled.before.as_ref().and_then(|before| before.process(process));
-        let is_below = |entry: &&EntryView| entry.pool_id() == Some(pool.id.into());
-        for entry in process.entries.iter().filter(is_below) {
+        for entry in process.entries.iter().filter(|entry| is_below(entry, pool)) {
             self.heading(format!("{} {}", entry.kind, entry.name));
             if !entry.params.is_empty() {
                 self.add(listed(&entry.params));

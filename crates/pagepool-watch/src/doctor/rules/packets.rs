@@ -1,4 +1,4 @@
-//! Lost packets: without a buffer, at a full ring, refused, dropped by the card, or not sent.
+//! Lost packets: without a buffer, at a full ring, refused, dropped by the card, not sent, or not passed on.
 
 use super::sockets::pool_of;
 use crate::doctor::evidence::{
@@ -253,7 +253,11 @@ const UNSENT: [(&str, &str); 12] = [
         "copy_failed",
         "The pool for copies had no page. Raise its arena's `max_bytes`, or attach the memory to the device.",
     ),
-    ("pass_refused", "The forwarder's network stack is too slow, or the forwarder has none."),
+    (
+        "pass_refused",
+        "Give the forwarder a network stack if it has none. Otherwise the stack refused them: see \
+         `stack_refused`, or it is too slow.",
+    ),
 ];
 
 pub const TX_LOST: DoctorRule = DoctorRule {
@@ -275,8 +279,60 @@ pub const TX_LOST: DoctorRule = DoctorRule {
     },
 };
 
+/// Counters of packets that a kernel's stack did not get, with their fixes.
+const UNPASSED: [(&str, &str); 2] = [
+    (
+        "refused",
+        "If the interface is down (`ip link`), set it up. Otherwise the kernel's backlog was full (the \
+         second number of a line in `/proc/net/softnet_stat` rises): raise `net.core.netdev_max_backlog`.",
+    ),
+    ("too_long", "Lower the MTU of the interface and of the senders to 15000."),
+];
+const STOPPED: &str = "Remove this cause, then restart the program: a stack that stopped does not go on by \
+                       itself.";
+
+pub const STACK_REFUSED: DoctorRule = DoctorRule {
+    name: "stack_refused",
+    cost: Cost::PacketsLost,
+    when: "`refused` or `too_long` of a kernel's stack rises by at least 0.1 % of its `passed`",
+    why: "A handler passed these packets on to the kernel, but its sockets do not get them.",
+    fix: "If the stack has stopped, remove the cause in the finding, and restart the program. If the \
+          interface is down, set it up. Otherwise raise `net.core.netdev_max_backlog`. For `too_long`, lower \
+          the MTU.",
+    verify: "`pagepool show {of} --watch`: the counter stops rising.",
+    find: stack_refused,
+    #[cfg(test)]
+    case: RuleCase {
+        ill: |of| {
+            of.stack().count("refused", 5000);
+            of.stack().set("stopped", "near0 has a generic XDP program now");
+        },
+        says: "(1,000 per second). It has stopped: near0 has a generic XDP program now.",
+        well: |of| of.stack().count("refused", 999),
+    },
+};
+
+fn stack_refused(evidence: &Evidence) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for (process, stack) in evidence.entries(&["stack"]) {
+        for (name, fix) in UNPASSED {
+            let count = stack.moved(name);
+            if !is_much(stack, count) {
+                continue;
+            }
+            let mut finding = of_entry(evidence, (process, stack), name, count).fixed_by(fix);
+            if let Some(why) = stack.param("stopped").filter(|_| name == "refused") {
+                finding.seen += &format!(" It has stopped: {why}.");
+                finding = finding.fixed_by(STOPPED);
+            }
+            all.push(finding);
+        }
+    }
+    all
+}
+
 fn is_much(of: &EntryEvidence, lost: u64) -> bool {
-    let moved = ["rx_packets", "tx_packets", "rx", "redirect_in"].map(|name| of.moved(name));
+    let moved = ["rx_packets", "tx_packets", "rx", "redirect_in", "passed"].map(|name| of.moved(name));
     lost > 0 && lost.saturating_mul(ONE_IN) >= moved.into_iter().max().unwrap_or(0)
 }
 
@@ -332,6 +388,28 @@ mod tests {
         evidence.links[0].rx_ring = Some((4096, 4096));
         let fix = card_dropped(&evidence)[0].fix.clone().expect("one of its own");
         assert!(fix.starts_with("The ring length and the number of queues are at"), "{fix}");
+    }
+
+    #[test]
+    fn a_stack_that_refuses_has_the_fix_of_its_cause() {
+        let said = |change: fn(&mut EntryEvidence)| {
+            let mut evidence = healthy::evidence();
+            change(evidence.stack());
+            let found = diagnose(RULES, &evidence);
+            assert!(found.iter().all(|of| of.rule.name == "stack_refused"), "{found:?}");
+            found.iter().map(|of| format!("{}: {} {}", of.place, of.seen, of.fix)).collect::<Vec<_>>()
+        };
+        let backlog = said(|stack| stack.count("refused", 5000)).join("; ");
+        assert!(backlog.contains("netdev_max_backlog") && !backlog.contains("stopped"), "{backlog}");
+        assert!(backlog.starts_with("drop, pid 500, stack near0: refused rose by 5,000"), "{backlog}");
+        let both = said(|stack| {
+            stack.set("stopped", "it is elsewhere");
+            stack.count("refused", 5000);
+            stack.count("too_long", 5000);
+        });
+        assert!(both[0].ends_with(&format!("It has stopped: it is elsewhere. {STOPPED}")), "{both:?}");
+        assert!(both[1].contains("MTU") && !both[1].contains("stopped"), "{both:?}");
+        assert_eq!(said(|stack| stack.set("stopped", "it is elsewhere")), [""; 0], "nothing is passed");
     }
 
     /// Packets that are too long raise a socket's `rx_dropped` in any mode, and with zero copy also the
