@@ -4,6 +4,8 @@
 // UNSAFETY: a raw socket for echo requests.
 #![allow(unsafe_code)]
 
+#[path = "../examples/firewall.rs"]
+mod firewall;
 #[path = "../examples/jumbo.rs"]
 mod jumbo;
 #[path = "../examples/receive.rs"]
@@ -20,8 +22,8 @@ mod workers;
 use crate::veth;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::FromRawFd;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use crate::veth::{Far, Veth};
 use pagepool_lab::FrameSocket;
-use pagepool_link::Netlink;
+use pagepool_link::{Mac, Netlink};
 use pagepool_testing::FarEnd;
 
 #[test]
@@ -280,13 +282,28 @@ fn asks(socket: &UdpSocket, port: u16, number: u32, looks: u32) -> bool {
     sent.is_ok() && (0..looks).any(&mut look)
 }
 
+/// Returns the MAC address of `near0`.
+fn add_address_here() -> Mac {
+    let mut here = Netlink::open().expect("a namespace of our own");
+    let near = here.link("near0").expect("it is there");
+    here.add_address(near.index, HERE, 24).expect("a free address");
+    near.mac.expect("a veth has one")
+}
+
+fn add_address_there() {
+    let mut there = Netlink::open().expect("a namespace of our own");
+    let far = there.link("far0").expect("it is there").index;
+    there.add_address(far, THERE, 24).expect("a free address");
+    // Its kernel leaves checksums to the card; a veth would hand them over unfinished.
+    let ethtool = pagepool_link::Ethtool::open().expect("a namespace of our own");
+    ethtool.send_whole_packets("far0").expect("a veth can");
+}
+
 #[test]
 fn udp_echo_answers_its_port_and_disturbs_nothing_else() {
     let test = "udp_echo_answers_its_port_and_disturbs_nothing_else";
     example(test, udp_echo::main, |veth, mut example| {
-        let mut here = Netlink::open().expect("a namespace of our own");
-        let near = here.link("near0").expect("it is there").index;
-        here.add_address(near, HERE, 24).expect("a free address");
+        add_address_here();
         let service = UdpSocket::bind((HERE, KERNELS)).expect("the address is here");
         thread::spawn(move || {
             let mut bytes = [0; 2048];
@@ -295,12 +312,7 @@ fn udp_echo_answers_its_port_and_disturbs_nothing_else() {
             }
         });
         let socket = veth.far().run(|| {
-            let mut there = Netlink::open().expect("a namespace of our own");
-            let far = there.link("far0").expect("it is there").index;
-            there.add_address(far, THERE, 24).expect("a free address");
-            // Its kernel leaves checksums to the card; a veth would hand them over unfinished.
-            let ethtool = pagepool_link::Ethtool::open().expect("a namespace of our own");
-            ethtool.send_whole_packets("far0").expect("a veth can");
+            add_address_there();
             let socket = UdpSocket::bind((THERE, 0)).expect("the address is here");
             socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");
             socket
@@ -317,5 +329,78 @@ fn udp_echo_answers_its_port_and_disturbs_nothing_else() {
             assert!(asks(KERNELS, 200), "round {round}: so does the kernel's service");
             assert!(veth.far().run(move || ping(round)), "round {round}: and the kernel");
         }
+    });
+}
+
+/// The tokens of a source address, and how many it gets per second.
+const TOKENS: usize = 1000;
+/// Packets of the flood before each message of the session.
+const WAVE: usize = 128;
+const MESSAGES: u32 = 300;
+const SSH: u16 = 22;
+
+/// A datagram from a third host to a socket of the kernel.
+fn flood_datagram(to: Mac) -> Vec<u8> {
+    let mut frame = datagram(0);
+    frame[..6].copy_from_slice(&to.0);
+    frame[29] = 66;
+    frame[37] = KERNELS as u8;
+    let word = |at: usize| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+    let sum: u32 = (14..34).step_by(2).map(word).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    frame[24..26].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    frame
+}
+
+/// Answers each message, as a shell echoes keys.
+fn serve(listener: &TcpListener) {
+    let (mut stream, _) = listener.accept().expect("the client connects");
+    stream.set_nodelay(true).expect("it is open");
+    let mut message = [0; 4];
+    while stream.read_exact(&mut message).is_ok() {
+        stream.write_all(&message).expect("the client reads");
+    }
+}
+
+/// A message, and its answer.
+fn type_key(stream: &mut TcpStream, number: u32) {
+    let mut answer = [0; 4];
+    stream.write_all(&number.to_be_bytes()).expect("the session is open");
+    stream.read_exact(&mut answer).expect("an answer in time");
+    assert_eq!(u32::from_be_bytes(answer), number);
+}
+
+#[test]
+fn firewall_drops_a_flood_and_a_session_goes_on() {
+    let test = "firewall_drops_a_flood_and_a_session_goes_on";
+    example(test, firewall::main, |veth, mut example| {
+        let flood = flood_datagram(add_address_here()).repeat(WAVE / 2);
+        let victim = UdpSocket::bind((HERE, KERNELS)).expect("the address is here");
+        victim.set_nonblocking(true).expect("it is open");
+        let listener = TcpListener::bind((HERE, SSH)).expect("the address is here");
+        let server = thread::spawn(move || serve(&listener));
+        veth.far().run(add_address_there);
+        let far = FrameSocket::open(veth.far(), "far0").expect("it is there");
+        let connect = || TcpStream::connect_timeout(&(HERE, SSH).into(), LIMIT);
+        let mut stream = veth.far().run(connect).expect("it listens");
+        stream.set_nodelay(true).expect("it is open");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time");
+        let mut wave = |number| {
+            let mut send = |_| far.send_many(&flood, 60).expect("the link is up");
+            let sent: usize = (0..2).map(&mut send).sum();
+            type_key(&mut stream, number); // behind the flood, in the same queue
+            (sent, std::iter::from_fn(|| victim.recv(&mut [0; 64]).ok()).count())
+        };
+        // Without the firewall, all arrive.
+        example.until("the firewall drops", |_| (wave(0).1 < WAVE / 2).then_some(()));
+        let (start, mut sent, mut arrived) = (Instant::now(), 0, 0);
+        for (wave_sent, wave_arrived) in (1..=MESSAGES).map(wave) {
+            (sent, arrived) = (sent + wave_sent, arrived + wave_arrived);
+        }
+        let most = TOKENS + (TOKENS as f64 * start.elapsed().as_secs_f64()) as usize + 1;
+        println!("{arrived} of {sent} packets of the flood arrived, at most {most} had a token");
+        assert!(arrived > 0 && arrived <= most && arrived < sent / 2, "{arrived} of {sent}, most {most}");
+        stream.shutdown(Shutdown::Write).expect("it is open");
+        server.join().expect("it does not panic");
     });
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
 use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_lab::{DropRule, LinkSettings, TokenBucket};
+use pagepool_lab::{DropRule, Hook, LinkSettings, TokenBucket};
 use pagepool_link::Netlink;
 use pagepool_net::{
     Attach, Device, Redirect, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
@@ -216,7 +216,7 @@ fn no_packet_bypasses_rules_of_nftables_once_they_were_found() {
         near.send(0..2);
         let few = arrived(&mut far, 2).len();
         assert_eq!((few, near.is_by_program(), near.calls_by_ring()), (2, true, 1));
-        let rule = match DropRule::add("near0") {
+        let rule = match DropRule::add(Hook::Egress, "near0") {
             Ok(rule) => rule,
             Err(why) => return println!("SKIP rules of nftables: {why}"),
         };

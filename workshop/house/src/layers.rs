@@ -79,6 +79,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "huge_pages",
             "skip",
             "tool",
+            "pin",
             "temp_folder",
             "link_settings",
             "drop_rule",

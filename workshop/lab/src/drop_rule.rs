@@ -1,4 +1,4 @@
-//! An nftables ruleset that drops everything that leaves a link, for tests.
+//! An nftables ruleset that drops everything that a link sends or receives, for tests.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,31 +10,44 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 
 use crate::sys::netlink::{ACK, NEW_ONLY, NLMSG_ERROR, nft};
 
-/// The name of its table; a network namespace has one.
-const TABLE: &str = "pagepool_drops";
 /// The time limit for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A netdev table whose chain at the egress of a link drops everything, until this is dropped.
+/// Where a link's packets meet a [`DropRule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// Where it received them.
+    Ingress,
+    /// Where it sends them. Fails before Linux 5.16, and without `CONFIG_NETFILTER_EGRESS`.
+    Egress,
+}
+
+/// A netdev table whose chain at a link drops everything, until this is dropped.
 #[derive(Debug)]
 pub struct DropRule {
     socket: OwnedFd,
+    /// The table; each link may have one.
+    table: String,
 }
 
 impl DropRule {
-    /// Adds it in the calling thread's network namespace. Fails if the kernel has no such hook (Linux 5.16,
-    /// `CONFIG_NETFILTER_EGRESS`).
-    pub fn add(link: &str) -> io::Result<Self> {
+    /// Adds it in the calling thread's network namespace. Fails if the kernel has no such hook.
+    pub fn add(hook: Hook, link: &str) -> io::Result<Self> {
         let protocol = Some(net::netlink::NETFILTER);
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
-        let this = Self { socket: net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)? };
+        let socket = net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?;
+        let this = Self { socket, table: format!("pagepool_drops_{link}") };
         net::sockopt::set_socket_timeout(&this.socket, Timeout::Recv, Some(LIMIT))?;
         let mut table = Request::new(nft::NEWTABLE, NEW_ONLY, &nft::NETDEV);
-        table.text(nft::TABLE_NAME, TABLE);
+        table.text(nft::TABLE_NAME, &this.table);
         let mut chain = Request::new(nft::NEWCHAIN, NEW_ONLY | ACK, &nft::NETDEV);
-        chain.text(nft::CHAIN_TABLE, TABLE).text(nft::CHAIN_NAME, "egress");
+        chain.text(nft::CHAIN_TABLE, &this.table).text(nft::CHAIN_NAME, "drops");
+        let number = match hook {
+            Hook::Ingress => nft::INGRESS,
+            Hook::Egress => nft::EGRESS,
+        };
         chain.nest(nested(nft::CHAIN_HOOK), |hook| {
-            hook.number(nft::HOOK_NUMBER, nft::EGRESS.to_be());
+            hook.number(nft::HOOK_NUMBER, number.to_be());
             hook.number(nft::HOOK_PRIORITY, 0).text(nft::HOOK_DEVICE, link);
         });
         chain.number(nft::CHAIN_POLICY, nft::DROP.to_be()).text(nft::CHAIN_TYPE, "filter");
@@ -63,7 +76,7 @@ impl DropRule {
 impl Drop for DropRule {
     fn drop(&mut self) {
         let mut table = Request::new(nft::DELTABLE, ACK, &nft::NETDEV);
-        table.text(nft::TABLE_NAME, TABLE);
+        table.text(nft::TABLE_NAME, &self.table);
         let _ = self.commit(vec![table]); // else it ends with its namespace
     }
 }

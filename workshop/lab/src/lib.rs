@@ -7,6 +7,7 @@
 //! * [`LinkSettings`], [`DropRule`]: settings of links that only tests change.
 //! * [`TempFolder`]: a folder for temporary files.
 //! * [`or_skip`]: what tests do without a capability.
+//! * [`pin`], [`pin_named`]: threads on one CPU, so that measurements repeat.
 //! * [`has_tool`], [`run`]: what tests do with the tools of others.
 //! * [`guest`]: Linux guests under QEMU, for other kernels, cards and NUMA nodes than this machine has.
 
@@ -17,16 +18,18 @@ pub mod guest;
 mod huge_pages;
 mod link_settings;
 mod live_frames;
+mod pin;
 mod skip;
 mod sys;
 mod temp_folder;
 mod tool;
 
-pub use drop_rule::DropRule;
+pub use drop_rule::{DropRule, Hook};
 pub use frame_generator::{FrameGenerator, GeneratorMode, GeneratorParams, GeneratorReport};
 pub use frame_socket::{FrameBatch, FrameSocket};
 pub use huge_pages::share_huge_pages;
 pub use link_settings::{LinkSettings, TokenBucket};
+pub use pin::{pin, pin_named};
 pub use skip::or_skip;
 pub use temp_folder::TempFolder;
 pub use tool::{has_tool, run};

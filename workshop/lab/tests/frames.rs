@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::{FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, or_skip};
+use pagepool_lab::{
+    DropRule, FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, Hook, or_skip,
+};
 use pagepool_link::{LinkError, Mac, Offload, TwoHosts, TwoHostsParams};
 use pagepool_net::{Arrival, NumberedFrames, Tally};
 
@@ -110,4 +113,35 @@ fn single_frames_go_both_ways_and_not_back_to_who_sent_them() {
     let long = near.send(&[0; 9000]).unwrap_err();
     assert!(long.to_string().contains("\"near1\""), "{long}");
     assert!(matches!(near.send_many(&frame, 0), Err(LinkError::OutOfRange { .. })));
+}
+
+#[test]
+fn a_drop_rule_of_either_hook_drops_until_it_ends() {
+    let name = "a_drop_rule_of_either_hook_drops_until_it_ends";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let (near, here) = (hosts.near[0].index, Ipv4Addr::new(198, 18, 0, 9));
+    hosts.between.netlink().unwrap().add_address(near, here, 24).unwrap();
+    let to = hosts.run_between(move || UdpSocket::bind((here, 9))).unwrap();
+    let host = hosts.a.address;
+    let from = hosts.a.namespace.run(move || UdpSocket::bind((host, 0))).unwrap();
+    from.connect((here, 9)).unwrap();
+    to.set_read_timeout(Some(LIMIT)).unwrap();
+    let ask = |number: u8| {
+        from.send(&[number]).unwrap();
+        let mut got = [0; 2];
+        to.recv(&mut got).unwrap();
+        assert_eq!(got[0], number);
+    };
+    ask(0); // the host knows the MAC address now
+    for (number, hook) in [(1, Hook::Ingress), (3, Hook::Egress)] {
+        let add = move |link| DropRule::add(hook, link);
+        let rule = match hook {
+            Hook::Ingress => hosts.run_between(move || add("near0")),
+            Hook::Egress => hosts.a.namespace.run(move || add("far0")),
+        };
+        let Ok(rule) = rule.inspect_err(|why| println!("SKIP {hook:?}: {why}")) else { continue };
+        let _ = from.send(&[number]); // refused at the egress
+        drop(rule);
+        ask(number + 1); // behind it
+    }
 }

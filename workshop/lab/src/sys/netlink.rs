@@ -39,6 +39,7 @@ pub(crate) mod nft {
     pub(crate) const HOOK_NUMBER: u16 = 1;
     pub(crate) const HOOK_PRIORITY: u16 = 2;
     pub(crate) const HOOK_DEVICE: u16 = 3;
+    pub(crate) const INGRESS: u32 = 0;
     pub(crate) const EGRESS: u32 = 1;
     pub(crate) const DROP: u32 = 0;
 

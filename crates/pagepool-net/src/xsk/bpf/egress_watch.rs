@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::sys::bpf::Insn;
     use crate::veth;
-    use pagepool_lab::DropRule;
+    use pagepool_lab::{DropRule, Hook};
     use std::os::fd::AsFd;
 
     fn passed(index: u32) -> Option<String> {
@@ -175,7 +175,7 @@ mod tests {
         let _veth = veth::Veth::new(2, 1500);
         let [mut near, mut other] =
             ["near0", "near1"].map(|name| EgressWatch::new(lookup::look_up(name).unwrap().index).unwrap().0);
-        let rule = match DropRule::add("near0") {
+        let rule = match DropRule::add(Hook::Egress, "near0") {
             Ok(rule) => rule,
             Err(why) => return println!("SKIP rules of nftables: it needs Linux 5.16: {why}"),
         };
