@@ -1260,7 +1260,7 @@ size_t pagepool_alloc_addr_bulk(struct pagepool *pool, uint64_t *addrs, size_t n
  *     was returned before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also
  *     if there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
  *     fragments, the limit (-ENOSPC); on the owner's thread the buffer has then returned to its pool.
- * Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
+ * Cost: as pagepool_put_addr.
  */
 struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
 
@@ -1271,8 +1271,9 @@ struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
  * Ownership: the address ends.
  * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out because it
  *     was returned before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
- * Cost: a lookup; for a whole page on the owner's thread no atomic operation until another thread first
- *     returns an address of the pool, then one. On other threads also a lock.
+ * Cost: a lookup; for a whole page on the owner's thread no atomic operation, unless another thread returned
+ *     an address of the pool shortly before: then a lock. On other threads two locks and, seldom, a wait for
+ *     the owner of about a microsecond.
  */
 int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
 
@@ -1283,8 +1284,8 @@ int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
  * Ownership: every address ends.
  * Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
  *     array.
- * Cost: a lookup, on other threads than the owner's also a lock, once per call. Per address as
- *     pagepool_put_addr without these.
+ * Cost: a lookup, on other threads than the owner's also a lock, once per call. The other lock and the wait
+ *     of pagepool_put_addr once per 64 addresses.
  */
 int pagepool_put_addr_bulk(struct pagepool *pool, const uint64_t *addrs, size_t n);
 
@@ -2088,7 +2089,7 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 /* Only the pool's owner writes this: its cache, and the counters of pages taken from it and put into it. */
 struct pagepool_cache_ {
     uint32_t pages[1024];
-    size_t count, limit, capacity, other;
+    size_t count, limit, capacity;
     uint64_t alloc_fast, recycle_cached;
 };
 
@@ -2125,10 +2126,10 @@ struct pagepool_row_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_3ea68641_
-#define pagepool_no_view_ pagepool_no_view_3ea68641_
-#define pagepool_here_ pagepool_here_3ea68641_
-#define pagepool_noted_ pagepool_noted_3ea68641_
+#define pagepool_no_cache_ pagepool_no_cache_9698ec91_
+#define pagepool_no_view_ pagepool_no_view_9698ec91_
+#define pagepool_here_ pagepool_here_9698ec91_
+#define pagepool_noted_ pagepool_noted_9698ec91_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
@@ -2148,7 +2149,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0x3ea68641);
+    pagepool_tables_ = pagepool_inline_tables(0x9698ec91);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline

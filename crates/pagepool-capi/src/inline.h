@@ -79,7 +79,7 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 /* Only the pool's owner writes this: its cache, and the counters of pages taken from it and put into it. */
 struct pagepool_cache_ {
     uint32_t pages[1024];
-    size_t count, limit, capacity, other;
+    size_t count, limit, capacity;
     uint64_t alloc_fast, recycle_cached;
 };
 

@@ -36,8 +36,14 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_view_, readable)", offset_of!(PoolView, readable)),
     ("offsetof(struct pagepool_view_, base_page)", offset_of!(PoolView, base_page)),
     ("offsetof(struct pagepool_view_, no_owner)", offset_of!(PoolView, no_owner)),
-    ("offsetof(struct pagepool_view_, lives)", offset_of!(PoolView, guard) + offset_of!(LifeTable, lives)),
-    ("offsetof(struct pagepool_view_, outs)", offset_of!(PoolView, guard) + offset_of!(LifeTable, outs)),
+    (
+        "offsetof(struct pagepool_view_, lives)",
+        offset_of!(PoolView, guard) + offset_of!(LifeTable, guarded.lives),
+    ),
+    (
+        "offsetof(struct pagepool_view_, outs)",
+        offset_of!(PoolView, guard) + offset_of!(LifeTable, guarded.outs),
+    ),
     ("offsetof(struct pagepool_view_, limit)", offset_of!(PoolView, guard) + offset_of!(LifeTable, limit)),
     ("offsetof(struct pagepool_view_, busy)", offset_of!(PoolView, guard) + LifeTable::BUSY_AT),
     ("offsetof(struct pagepool_cache_, pages)", offset_of!(CacheHead, entries)),

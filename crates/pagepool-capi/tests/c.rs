@@ -216,9 +216,9 @@ const PAIRS: [(&str, u64, Option<u64>); 9] = [
     ("bulk data", 38, None),
     ("batch", 10, None),
     ("batch data", 26, None),
-    ("addr", 110, None),
+    ("addr", 107, None),
     ("addrs", 32, None),
-    ("apart", 346, None),
+    ("apart", 341, None),
 ];
 
 #[test]

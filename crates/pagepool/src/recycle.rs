@@ -3,6 +3,7 @@
 pub(crate) mod cache;
 pub(crate) mod chain_blocks;
 pub(crate) mod frag;
+pub(crate) mod guard;
 pub(crate) mod lane;
 pub(crate) mod lane_list;
 pub(crate) mod lane_slots;

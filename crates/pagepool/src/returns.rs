@@ -4,4 +4,3 @@ pub(crate) mod complete_pages;
 pub(crate) mod frag_return;
 pub(crate) mod late;
 pub(crate) mod page_return;
-pub(crate) mod raw_page;

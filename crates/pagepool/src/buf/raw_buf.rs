@@ -1,7 +1,7 @@
 //! Buffers as addresses, for descriptor rings.
 //!
 //! What   [`RawBuf`] is a device address and a length. While it is out, a plain whole page has a word of its
-//!        own (raw_page.rs). For any other buffer one bit per 64 bytes of page marks its start, and for a
+//!        own (raw_line.rs). For any other buffer one bit per 64 bytes of page marks its start, and for a
 //!        fragment a second one its end. A whole page that may have a [`PageRef`](crate::PageRef) has no end
 //!        mark. Returned addresses are checked there, in release builds too.
 //! Who    any thread. Clearing a start mark is one atomic operation: if two threads return the same address,
@@ -106,7 +106,7 @@ impl PageBuf {
         }
         let Some(addr) = self.dma_addr() else { return Err(self) };
         let (pool, page) = (self.pool, self.into_bits().whole_page());
-        pool.raw_pages().out(page);
+        pool.own.raw.pages().out(page);
         Ok(RawBuf { addr, len: pool.geometry.page_size })
     }
 
@@ -173,8 +173,8 @@ pub(crate) fn page_at(pool: PoolPtr, addr: DeviceAddr) -> Option<u64> {
 #[inline(always)]
 fn take_plain(pool: PoolPtr, page: u64) -> bool {
     match pool.owner_here() {
-        Some(owner) => pool.owner_takes(owner, |taking| pool.raw_pages().take(taking, page)),
-        None => pool.another_takes(page),
+        Some(owner) => pool.own.raw.owner_takes(owner, |raw| raw.take(page)),
+        None => pool.own.raw.another_takes(page),
     }
 }
 

@@ -5,8 +5,8 @@
 //!        page numbers are computed without a branch, then the word of each is read. The first other address
 //!        ends this. It and up to 63 behind it are taken one by one: plain pages return together, others
 //!        singly.
-//! Cost   plain pages on the owner's thread: about nine instructions each. On other threads: a lookup and an
-//!        exchange each.
+//! Cost   plain pages on the owner's thread: about nine instructions each. On other threads: a lookup each,
+//!        and a claim per 64.
 
 // UNSAFETY: words of checked page numbers are read without another check.
 #![expect(unsafe_code)]
@@ -14,6 +14,7 @@
 use crate::buf::batch::Batch;
 use crate::buf::raw_buf::{RawError, from_raw, page_at};
 use crate::core::pool_core::PoolPtr;
+use crate::core::raw_line::RawPages;
 use crate::mem::dma::DeviceAddr;
 use crate::mem::page::PageIdx;
 use crate::recycle::cache::OwnerProof;
@@ -31,7 +32,8 @@ pub(crate) fn put_addrs(pool: PoolPtr, addrs: &[DeviceAddr]) -> Result<(), RawEr
 /// does nothing, if that is impossible.
 #[inline(always)]
 pub(crate) fn put_cached_page(pool: PoolPtr, owner: OwnerProof, page: u64) -> bool {
-    let take = || pool.owner_takes(owner, |taking| pool.raw_pages().take(taking, page));
+    let raw = &pool.own.raw;
+    let take = || raw.plainly(|| raw.pages().take(page)).unwrap_or_default();
     let done = pool.own.cache.push_fast_if(owner, PageIdx(page as u32), take);
     if done {
         pool.own.counts.recycle_cached.add(1);
@@ -53,7 +55,7 @@ pub(crate) fn put_cached_addrs(pool: PoolPtr, owner: OwnerProof, addrs: &[Device
         };
         // SAFETY: `find_all` checked that all are pages of the area, or `found` counted the leading ones that
         // are.
-        pool.owner_takes(owner, |taking| unsafe { raw.pages().take_all(taking, pages) })
+        raw.owner_takes(owner, |raw| unsafe { raw.take_all(pages) })
     });
     pool.own.counts.recycle_cached.add(put as u64);
     put
@@ -79,11 +81,12 @@ fn put_many(pool: PoolPtr, addrs: &[DeviceAddr]) -> Result<(), RawError> {
 #[inline(never)]
 fn put_each(pool: PoolPtr, owner: Option<OwnerProof>, addrs: &[DeviceAddr]) -> Result<(), RawError> {
     let mut pages = [0; Batch::MAX];
-    let raw = pool.raw_pages();
+    let raw = &pool.own.raw;
+    let is_out = |&addr: &DeviceAddr| page_at(pool, addr).is_some_and(|page| raw.pages().is_out(page));
     let (taken, others) = match owner {
-        Some(owner) => pool
-            .owner_takes(owner, |taking| take_each(pool, addrs, &mut pages, |page| raw.take(taking, page))),
-        None => take_each(pool, addrs, &mut pages, |page| pool.another_takes(page)),
+        Some(owner) => raw.owner_takes(owner, |raw| take_each(pool, addrs, &mut pages, raw)),
+        None if addrs.iter().any(is_out) => raw.alone(|| take_each(pool, addrs, &mut pages, raw.pages())),
+        None => (0, u64::MAX >> (Batch::MAX - addrs.len())),
     };
     let mut batch = Batch::empty(pool);
     batch.extend(&pages[..taken]);
@@ -91,18 +94,12 @@ fn put_each(pool: PoolPtr, owner: Option<OwnerProof>, addrs: &[DeviceAddr]) -> R
     if others == 0 { Ok(()) } else { put_others(pool, addrs, others) }
 }
 
-/// Writes the numbers of the pages that `take` takes. Returns how many, and a bit for each refused address.
-#[inline(always)]
-fn take_each(
-    pool: PoolPtr,
-    addrs: &[DeviceAddr],
-    pages: &mut [u32],
-    take: impl Fn(u64) -> bool,
-) -> (usize, u64) {
+/// Writes the numbers of the plain pages that it takes. Returns how many, and a bit for each other address.
+fn take_each(pool: PoolPtr, addrs: &[DeviceAddr], pages: &mut [u32], raw: RawPages<'_>) -> (usize, u64) {
     let (mut taken, mut others) = (0, 0);
     for (at, &addr) in addrs.iter().enumerate() {
         match page_at(pool, addr).zip(pages.get_mut(taken)) {
-            Some((page, place)) if take(page) => {
+            Some((page, place)) if raw.take(page) => {
                 *place = page as u32;
                 taken += 1;
             }

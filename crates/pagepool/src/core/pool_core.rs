@@ -32,6 +32,7 @@ use crate::mem::provider::Provider;
 use crate::recycle::cache::{Cache, OwnerProof};
 use crate::recycle::chain_blocks::{ChainBlock, ChainStash};
 use crate::recycle::frag::FragState;
+use crate::recycle::guard::Guard;
 use crate::recycle::lane::{Lane, STARVED};
 use crate::recycle::lane_list::{LaneHold, LaneList, LaneRotation};
 use crate::recycle::lane_table::LanePlace;
@@ -142,9 +143,6 @@ pub(crate) struct OwnerState {
     /// First, because other languages know the fields up to the first two counters (`CacheHead` in
     /// pool/ffi.rs).
     pub(crate) cache: Cache,
-    /// Whether the owner is taking whole pages back by address: see raw_page.rs. In the line of the count and
-    /// the counters that such a return changes.
-    pub(crate) taking_raw: AtomicBool,
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for threads that may not read `frag`.
@@ -159,7 +157,7 @@ pub(crate) struct OwnerState {
     /// The lanes that the next cut visits.
     pub(crate) lane_rotation: LaneRotation,
     /// What addresses need, for any thread.
-    pub(crate) raw: RawLine,
+    pub(crate) raw: Guard<RawLine>,
 }
 
 /// What the return lock guards.
@@ -173,9 +171,8 @@ pub(crate) struct ReturnState {
 }
 
 impl OwnerState {
-    pub(crate) fn new(sizes: &PoolSizes, fast_push: bool, raw: RawLine) -> Self {
+    pub(crate) fn new(sizes: &PoolSizes, fast_push: bool, raw: Guard<RawLine>) -> Self {
         Self {
-            taking_raw: AtomicBool::new(false),
             cache: Cache::new(sizes.cache, fast_push),
             counts: Counters::default(),
             frag: OwnerCell::new(FragState::NONE),

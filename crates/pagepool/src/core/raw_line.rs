@@ -1,8 +1,13 @@
-//! The words of plain whole pages that are out as device addresses, and other constants for addresses.
+//! Plain whole pages that are out as device addresses.
 //!
-//! What   [`RawLine`] is constants in one line. [`RawPages`] is the words and the pool's id. The protocol is
-//!        in raw_page.rs.
-//! Who    any thread reads the line. [`Taking`] says who may change a word, and how.
+//! What   a word per page of the area: the id of the pool whose page is out as an address, else 0. The word
+//!        says both that the page is out and of which pool, so an address costs a line per 16 pages and no
+//!        record. [`RawLine`] leads there, and is all else that addresses need of a pool, in one line.
+//!        Pages that need a lookup, and fragments, have bits instead (raw_buf.rs).
+//! Out    the holder of the handle gives it up by a plain Release store. No other thread writes the word
+//!        then.
+//! Back   the thread that changes the word from the pool's id to 0 gets the page: the owner in a section of
+//!        the [`Guard`], or a thread that claims the page.
 
 // UNSAFETY: the words and the mapping are reached by address, so that a return reads one line; words of
 // checked page numbers are read without another check.
@@ -16,27 +21,11 @@ use crate::core::geometry::Geometry;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
 use crate::mem::page::{BasePage, MAX_PAGES, PageIdx};
+use crate::recycle::cache::OwnerProof;
+use crate::recycle::guard::Guard;
 use crate::sys::sync::{AtomicU32, Ordering};
 
-/// In [`RawLine::takers`]: only the owner takes pages back.
-pub(crate) const OWNER_ALONE: u32 = 0;
-/// In [`RawLine::takers`]: another thread, with the return lock, waits for the end of the owner's
-/// exclusive section.
-pub(crate) const ENDING: u32 = 1;
-/// In [`RawLine::takers`]: any thread may take pages back, by compare-exchange.
-pub(crate) const ANYONE: u32 = 2;
-
-/// How the holder of this value takes pages back.
-#[derive(Clone, Copy)]
-pub(crate) enum Taking {
-    /// No other thread takes pages back.
-    Alone,
-    /// Other threads may take pages back at the same time.
-    AmongOthers,
-}
-
-/// What addresses need of a pool, in one line: constants, and who takes pages back. Threads only read it.
-#[repr(C, align(64))]
+/// What addresses need of a pool: constants.
 pub(crate) struct RawLine {
     /// The words of the pool's area.
     words: NonNull<[AtomicU32]>,
@@ -46,17 +35,14 @@ pub(crate) struct RawLine {
     /// The pool's `Geometry::head_mask`.
     head_mask: NonZeroU32,
     base_page: BasePage,
-    /// Who takes pages back; written twice in a pool's life.
-    pub(crate) takers: AtomicU32,
 }
 
 impl RawLine {
     /// For a pool that keeps the area and the mapping as long as itself.
     pub(crate) fn new(area: &Area, mapping: Option<&Arc<Mapping>>, pool: u32, geometry: &Geometry) -> Self {
         let mapping = mapping.map(|mapping| NonNull::from(&**mapping));
-        let takers = AtomicU32::new(OWNER_ALONE);
         let (head_mask, base_page) = (geometry.head_mask, geometry.base_page);
-        Self { words: NonNull::from(&*area.raw_pages), mapping, pool, head_mask, base_page, takers }
+        Self { words: NonNull::from(&*area.raw_pages), mapping, pool, head_mask, base_page }
     }
 
     /// The first domain.
@@ -81,6 +67,22 @@ impl RawLine {
     }
 }
 
+impl Guard<RawLine> {
+    /// Runs `take`, which takes pages back, for the owner. It must be short and call no callback.
+    #[inline(always)]
+    pub(crate) fn owner_takes<R>(&self, _owner: OwnerProof, take: impl FnOnce(RawPages<'_>) -> R) -> R {
+        let pages = self.pages();
+        self.owned(|| take(pages))
+    }
+
+    /// Takes a page back on a thread that is not the owner's.
+    pub(crate) fn another_takes(&self, page: u64) -> bool {
+        let pages = self.pages();
+        // First, so that an address of no page that is out does not slow the owner.
+        pages.is_out(page) && self.alone(|| pages.take(page))
+    }
+}
+
 /// The words of a pool's area, and the pool's id, for operations on many pages.
 #[derive(Clone, Copy)]
 pub(crate) struct RawPages<'a> {
@@ -97,23 +99,20 @@ impl RawPages<'_> {
         }
     }
 
-    /// Takes a plain whole page back, if it is this pool's and out as an address. If several threads try, one
-    /// succeeds.
+    /// Takes a plain whole page back, if it is this pool's and out as an address. For the owner in a section,
+    /// or a thread that claims.
     #[inline(always)]
-    pub(crate) fn take(self, taking: Taking, page: u64) -> bool {
-        let Some(word) = self.words.get(page as usize) else { return false };
-        match taking {
-            Taking::Alone => {
-                let out = word.load(Ordering::Acquire) == self.pool; // pairs with out()
-                if out {
-                    word.store(0, Ordering::Relaxed);
-                }
-                out
-            }
-            Taking::AmongOthers => {
-                word.compare_exchange(self.pool, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            }
+    pub(crate) fn take(self, page: u64) -> bool {
+        self.words.get(page as usize).is_some_and(|word| self.take_word(word))
+    }
+
+    #[inline(always)]
+    fn take_word(self, word: &AtomicU32) -> bool {
+        let out = word.load(Ordering::Acquire) == self.pool; // pairs with out()
+        if out {
+            word.store(0, Ordering::Relaxed);
         }
+        out
     }
 
     /// Marks many plain whole pages as out as addresses.
@@ -169,18 +168,10 @@ impl RawPages<'_> {
     /// # Safety
     /// All are pages of the area.
     #[inline(never)]
-    pub(crate) unsafe fn take_all(self, taking: Taking, pages: &[u32]) -> usize {
-        if let Taking::AmongOthers = taking {
-            return pages.iter().take_while(|&&page| self.take(Taking::AmongOthers, page.into())).count();
-        }
+    pub(crate) unsafe fn take_all(self, pages: &[u32]) -> usize {
         each_of_eight(pages, |page| {
             // SAFETY: the caller's: there is a word for each page of the area.
-            let word = unsafe { self.words.get_unchecked(page as usize) };
-            let out = word.load(Ordering::Acquire) == self.pool; // pairs with out()
-            if out {
-                word.store(0, Ordering::Relaxed);
-            }
-            out
+            self.take_word(unsafe { self.words.get_unchecked(page as usize) })
         })
     }
 

@@ -42,7 +42,7 @@ pub struct Area {
     region_shift: u32,
     base_page: BasePage,
     meta: Table<PageMeta>,
-    /// Per page: the pool's id while a plain whole page of it is out as a raw address, else 0 (raw_page.rs).
+    /// Per page: the pool's id while a plain whole page of it is out as a raw address, else 0 (raw_line.rs).
     pub(crate) raw_pages: Table<AtomicU32>,
     /// The marks of all other raw addresses that are out.
     pub(crate) raw_out: RawOut,

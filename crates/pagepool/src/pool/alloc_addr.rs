@@ -130,7 +130,7 @@ impl CachedAddrs<'_> {
         let pool = self.pool;
         let add = pool.own.raw.mapping()?.giving()?;
         let page = pool.own.cache.pop(self.owner)?;
-        pool.raw_pages().out(page);
+        pool.own.raw.pages().out(page);
         pool.own.counts.alloc_fast.add(1);
         Some(DeviceAddr(add.wrapping_add(pool.geometry.start_of(page))))
     }
@@ -180,7 +180,7 @@ fn give_addrs(
     };
     // A separate loop keeps each loop's values in registers.
     // SAFETY: I3. A pool's page numbers come from its provider and are below the area's number of records.
-    unsafe { pool.raw_pages().out_all(given) };
+    unsafe { pool.own.raw.pages().out_all(given) };
     given.len()
 }
 

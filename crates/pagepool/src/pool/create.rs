@@ -22,6 +22,7 @@ use crate::pool::deferred_queue::DeferredQueue;
 use crate::pool::params::PoolParams;
 use crate::pool::pool_ref;
 use crate::pool::unbound::{Pool, RefillPolicy};
+use crate::recycle::guard::Guard;
 use crate::recycle::lane::Lane;
 use crate::recycle::lane_list::LaneList;
 use crate::recycle::lane_slots::LaneLines;
@@ -112,7 +113,7 @@ fn assemble(
     let syncing: Box<[_]> = mappings.iter().filter(needs_sync).cloned().collect();
     let wakeup = Arc::new(Wakeup::new(id, event));
     let short_name = ShortName::take();
-    let raw = RawLine::new(&area, mappings.first(), id, &geometry);
+    let raw = Guard::new(RawLine::new(&area, mappings.first(), id, &geometry), 1);
     let recorded = params.holders.recorded();
     let holders = recorded
         .map(|recorded| Arc::new(HolderTable::new(recorded, area.pages(), geometry.order(), sizes.cache)));

@@ -12,7 +12,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -54,7 +54,6 @@ pub struct CacheHead {
     pub limit: usize,
     /// Most pages in the cache.
     pub capacity: usize,
-    other: MaybeUninit<usize>,
     /// Pages that the owner took: the pool's counter `alloc_fast`.
     pub alloc_fast: AtomicU64,
     /// Pages that the owner put: the pool's counter `recycle_cached`.
@@ -69,7 +68,6 @@ const _: () = if !cfg!(loom) {
     assert!(offset_of!(CacheHead, count) == offset_of!(Cache, count));
     assert!(offset_of!(CacheHead, limit) == offset_of!(Cache, limit));
     assert!(offset_of!(CacheHead, capacity) == offset_of!(Cache, capacity));
-    assert!(offset_of!(CacheHead, other) == offset_of!(OwnerState, taking_raw));
     assert!(offset_of!(CacheHead, alloc_fast) == counts + offset_of!(Counters, alloc_fast));
     assert!(offset_of!(CacheHead, recycle_cached) == counts + offset_of!(Counters, recycle_cached));
 };
@@ -82,7 +80,6 @@ impl CacheHead {
             count: AtomicUsize::new(0),
             limit: 0,
             capacity: 0,
-            other: MaybeUninit::uninit(),
             alloc_fast: AtomicU64::new(0),
             recycle_cached: AtomicU64::new(0),
         }

@@ -6,41 +6,28 @@
 //!        changes; the lower half is odd. Its *out* word is the same number until a thread returns
 //!        the buffer; that thread stores the next life there. The life decides, the out word informs: of two
 //!        returns one after the other, it refuses the second at once.
-//! Alone  only two may end a life: the owner in a plain section ([`owned`]), and a thread with the lock
-//!        `claims`. While `limit` is 0, the owner takes the lock, too. So the check and the store that end a
-//!        life need no atomic operation.
+//! Alone  a life ends under the pool's [`Guard`]: by the owner in a section, or by a thread that claims it.
 //! Away   another thread only compares the out word, stores the next life there and sends the life in a
 //!        message ([`message`](crate::recycle::message)). The owner ends it when it takes the message. A
 //!        message of a life that has ended is a second return: it is discarded and counted. A late store may
 //!        leave an old life in an out word. Then [`is_out`] asks the life, and the next return repairs it.
-//! Claim  a thread that takes a buffer out of its handle for other uses must have it alone at once. It takes
-//!        the lock, sets `limit` to 0 and waits for the owner's section. The owner takes the lock, too, until
-//!        [`QUIET`] of its sections found no further claim.
-//! Pairs  owner: `busy`, free fence, `limit`. Claimer: `limit`, heavy fence, `busy`. Either the owner sees 0
-//!        and takes the lock, or the claimer sees it busy and waits. `busy` 0 is Release, read with Acquire:
-//!        the claimer sees all that the section ended. The owner sets `limit` again under the lock.
-//! Who    `limit` is changed under the lock, or by the owner that gives the pool up; `busy` by the owner. A
-//!        page's words may also be changed by the thread that has the page without a handle.
+//! Claim  a thread that takes a buffer out of its handle for other uses must have it alone at once, and
+//!        claims it.
+//! Who    a page's words may also be changed by the thread that has the page without a handle.
 //!
-//! [`owned`]: LifeTable::owned
 //! [`is_out`]: PageLife::is_out
 
 // UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
 
-use std::mem::offset_of;
 use std::sync::atomic::AtomicPtr;
 
-use crate::sys::sync::{
-    AtomicU32, AtomicU64, Backoff, Lock, Ordering::*, Padded, fences_are_free, free_fence, heavy_fence,
-};
+use crate::recycle::guard::Guard;
+use crate::sys::sync::{AtomicU32, AtomicU64, Ordering::*};
 
 /// The step from one life's upper half to the next. It is twice an odd number: the halves are odd, and repeat
 /// after 2^31.
 pub const NEXT_LIFE: u32 = 0x9e37_79b2;
-
-/// The owner needs no lock after this many of its sections in a row without a claim.
-const QUIET: u32 = 64;
 
 /// The life that follows.
 #[inline(always)]
@@ -49,23 +36,18 @@ pub fn next_life(life: u64) -> u64 {
 }
 
 /// The lives of a pool's pages. Zeroes are a table without pages.
-#[derive(Debug)]
-#[repr(C, align(128))]
-pub struct LifeTable {
+pub type LifeTable = Guard<LifeWords>;
+
+/// Where the words of a [`LifeTable`] are.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct LifeWords {
     /// The life of each page, by number; 0 before the first.
     pub lives: AtomicPtr<AtomicU64>,
     /// The out word of each page. If bit 0 is 0, the page may have references.
     pub outs: AtomicPtr<AtomicU64>,
     /// The number of pages.
     pub pages: AtomicU32,
-    /// What the owner's cache takes with a store each, if the owner may end lives without the lock; else 0.
-    pub limit: AtomicU64,
-    /// The value of `limit` for this owner.
-    room: AtomicU64,
-    /// 1 while the owner is in a plain section.
-    busy: OwnersLine,
-    /// The owner's sections since the last claim.
-    claims: Padded<Lock<u32>>,
 }
 
 #[inline(always)]
@@ -77,11 +59,6 @@ fn end_half(word: &AtomicU64, half: u32) -> bool {
     }
     is_in
 }
-
-/// A line that the owner writes with each buffer. Beside it is one that others seldom read.
-#[derive(Debug)]
-#[repr(align(64))]
-struct OwnersLine(AtomicU32);
 
 /// Whether a page may have references, in the life that has just ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,9 +135,6 @@ impl PageLife {
 }
 
 impl LifeTable {
-    /// Where other languages find the word that is 1 while the owner is in a plain section.
-    pub const BUSY_AT: usize = offset_of!(Self, busy);
-
     /// A table of these words, which must be valid for every page, forever. No thread uses it yet.
     pub fn begin(&self, lives: *mut AtomicU64, outs: *mut AtomicU64, pages: u32) {
         self.lives.store(lives, Relaxed);
@@ -172,17 +146,7 @@ impl LifeTable {
     /// A table without pages.
     #[cfg(loom)]
     pub fn none() -> Self {
-        let (lives, outs) = (AtomicPtr::default(), AtomicPtr::default());
-        let (limit, room, claims) = (AtomicU64::new(0), AtomicU64::new(0), Padded(Lock::new(0)));
-        Self {
-            lives,
-            outs,
-            pages: AtomicU32::new(0),
-            limit,
-            room,
-            busy: OwnersLine(AtomicU32::new(0)),
-            claims,
-        }
+        Self::new(LifeWords::default(), 0)
     }
 
     /// The words of a page of the table.
@@ -213,56 +177,6 @@ impl LifeTable {
         }
     }
 
-    /// Runs `work`, which ends lives, for the holder of the owner half. `work` is short and takes no lock.
-    #[inline(always)]
-    pub fn owned<R>(&self, work: impl FnOnce() -> R) -> R {
-        if !self.enter() {
-            return self.owned_with_lock(work);
-        }
-        let done = work();
-        self.busy.0.store(0, Release); // pairs with alone()
-        done
-    }
-
-    /// Begins a plain section of the owner, unless it needs the lock.
-    #[inline(always)]
-    fn enter(&self) -> bool {
-        self.busy.0.store(1, Relaxed);
-        free_fence(); // pairs with alone(); without free fences the limit is always 0
-        let plain = self.limit.load(Relaxed) != 0;
-        if !plain {
-            self.busy.0.store(0, Release);
-        }
-        plain
-    }
-
-    #[inline(never)]
-    fn owned_with_lock<R>(&self, work: impl FnOnce() -> R) -> R {
-        let mut quiet = self.claims.lock();
-        let done = work();
-        *quiet = quiet.saturating_add(1);
-        if *quiet >= QUIET {
-            self.limit.store(self.room.load(Relaxed), Relaxed);
-        }
-        done
-    }
-
-    /// Runs `work`, which ends lives, on any thread. Slows the owner for a while.
-    #[cold]
-    fn alone<R>(&self, work: impl FnOnce() -> R) -> R {
-        let mut quiet = self.claims.lock();
-        *quiet = 0;
-        if self.limit.load(Relaxed) != 0 {
-            self.limit.store(0, Relaxed);
-            heavy_fence(); // pairs with the free fence in enter()
-            let mut backoff = Backoff::default();
-            while self.busy.0.load(Acquire) != 0 {
-                backoff.pause();
-            }
-        }
-        work()
-    }
-
     /// Ends the life of a buffer of this table on any thread, which then has the buffer.
     pub fn claim(&self, page: PageLife, life: u64) -> Option<MayHaveRefs> {
         // First, so that a stale handle does not slow the owner.
@@ -272,21 +186,5 @@ impl LifeTable {
     /// Ends a life that cannot be sent, as [`end_sent`](Self::end_sent) does, on any thread.
     pub(crate) fn claim_sent(&self, page: u32, half: u32) -> bool {
         self.alone(|| self.end_sent()(page, half))
-    }
-
-    /// The pool has an owner, whose cache takes up to `room` pages with a store each.
-    pub fn bind(&self, room: u64) {
-        let mut quiet = self.claims.lock();
-        *quiet = 0;
-        let room = if cfg!(loom) || fences_are_free() { room } else { 0 };
-        self.room.store(room, Relaxed);
-        self.limit.store(room, Relaxed);
-    }
-
-    /// The owner gives the pool up.
-    pub fn unbind(&self) {
-        let _quiet = self.claims.lock();
-        self.room.store(0, Relaxed);
-        self.limit.store(0, Relaxed);
     }
 }

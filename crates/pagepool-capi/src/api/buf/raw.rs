@@ -173,7 +173,7 @@ fn alloc_addrs(owned: &OwnerCall<'_>, addrs: &mut [MaybeUninit<DeviceAddr>], cal
 ///     was returned before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also
 ///     if there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
 ///     fragments, the limit (-ENOSPC); on the owner's thread the buffer has then returned to its pool.
-/// Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
+/// Cost: as pagepool_put_addr.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
     value_or(null_mut(), || Ok(from_raw(Token::of(pool), addr)?.handle()))
@@ -201,8 +201,9 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
 /// Ownership: the address ends.
 /// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out because it
 ///     was returned before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lookup; for a whole page on the owner's thread no atomic operation until another thread first
-///     returns an address of the pool, then one. On other threads also a lock.
+/// Cost: a lookup; for a whole page on the owner's thread no atomic operation, unless another thread returned
+///     an address of the pool shortly before: then a lock. On other threads two locks and, seldom, a wait for
+///     the owner of about a microsecond.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     put_addr(Token::of(pool), DeviceAddr(addr))
@@ -237,8 +238,8 @@ fn put_addr_slow(pool: Token, addr: DeviceAddr) -> c_int {
 /// Ownership: every address ends.
 /// Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
 ///     array.
-/// Cost: a lookup, on other threads than the owner's also a lock, once per call. Per address as
-///     pagepool_put_addr without these.
+/// Cost: a lookup, on other threads than the owner's also a lock, once per call. The other lock and the wait
+///     of pagepool_put_addr once per 64 addresses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
     if n == 1 && !addrs.is_null() {
