@@ -14,9 +14,9 @@ usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--programs NAME,
   --seconds   seconds measured per run [2]
   --only      scenarios that contain one of these words, from: drop64 drop1500 echo64 echo1500 forward64 forward1500
               tcp1500 gather1500 tcp8000
-  --programs  programs to run, from: ours unseen equal ring plain testpmd xdpsock kernel
+  --programs  programs to run, from: ours equal command unseen ring plain testpmd xdpsock kernel
   --cpus      CPUs of the sender and of the program [0,1]
-  --pagepool  run this command as ours (pagepool drop, echo, forward) instead of the library's example
+  --pagepool  run this command, too (pagepool drop, echo, forward), as command and as unseen
   --xdpsock   run this xdpsock, from bpf-examples, too: in drop and echo
   --log       append the output line of each run to this file
   --record    write medians in ns per packet to NAME.json (ours) and NAME-peers.csv, for pagepool-bench --plot
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
 done
 
 die() { echo "$1" >&2; exit 2; }
-programs='ours unseen equal ring plain testpmd xdpsock kernel'
+programs='ours equal command unseen ring plain testpmd xdpsock kernel'
 scenarios='drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000'
 for word in ${only//,/ }; do
     case $scenarios in *$word*) ;; *) die "--only: no scenario contains $word; scenarios: $scenarios" ;; esac
@@ -44,7 +44,7 @@ for name in ${chosen//,/ }; do
     *" $name "*) ;;
     *) die "--programs: unknown program $name; programs: $programs" ;;
     esac
-    [ "$name" != unseen ] || [ -n "$pagepool" ] || die "--programs unseen requires --pagepool BIN"
+    case $name in command | unseen) [ -n "$pagepool" ] || die "--programs $name requires --pagepool BIN" ;; esac
     [ "$name" != xdpsock ] || [ -n "$xdpsock" ] || die "--programs xdpsock requires --xdpsock BIN"
 done
 [ "$(id -u)" = 0 ] || { echo "requires root, for network namespaces and XDP"; exit 1; }
@@ -65,24 +65,18 @@ fi
 if command -v dpdk-testpmd >/dev/null; then testpmd=$(command -v dpdk-testpmd); else echo "SKIP testpmd: apt install dpdk"; fi
 
 sender=${cpus%,*} own=${cpus#*,}
-# Ring slots of `equal` and of its peers.
+# Ring slots of `equal`, of the command and of their peers.
 slots=2048
 # Prints the command of program $1 for action $2 (drop, echo, forward) at MTU $3, to run between the hosts.
 program() {
     local links='near0' mode vdev
     [ "$2" = forward ] && links='near0 near1'
     case $1 in
-    ours)
-        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json"
-        else echo "$rates ours $2 $links --mtu $3"; fi ;;
-    equal)
-        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --ring $slots"
-        else echo "$rates ours $2 $links --mtu $3 --ring $slots"; fi ;;
-    unseen) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --publish none" ;;
-    ring)
-        [ "$2" = drop ] && return
-        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --tx-mode ring"
-        else echo "$rates ours $2 $links --mtu $3 --by-ring"; fi ;;
+    ours) echo "$rates ours $2 $links --mtu $3" ;;
+    equal) echo "$rates ours $2 $links --mtu $3 --ring $slots" ;;
+    command) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --ring $slots" ;;
+    unseen) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --ring $slots --publish none" ;;
+    ring) [ "$2" != drop ] && echo "$rates ours $2 $links --mtu $3 --by-ring" ;;
     plain) [ -n "$plain" ] && [ "$3" -le 3000 ] && echo "$plain $2 $links" ;;
     kernel)
         case $2 in
@@ -200,7 +194,7 @@ awk -v record="$record" -v cpu="${cpu# }, $(nproc) CPUs" -v kernel="Linux $(unam
     BEGIN {
         label["plain"] = "plain libxdp"; label["testpmd"] = "dpdk-testpmd"; label["kernel"] = "in-kernel XDP"
         label["ring"] = "pagepool (transmit ring)"; label["equal"] = "pagepool (2048 slots)"; label["xdpsock"] = "xdpsock"
-        label["unseen"] = "pagepool --publish none"
+        label["command"] = "pagepool command"; label["unseen"] = "pagepool --publish none"
     }
     $3 == "figure" && $1 !~ /^(tcp|gather)/ {
         key = $1 " " $2

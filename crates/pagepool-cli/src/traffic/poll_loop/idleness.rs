@@ -5,6 +5,8 @@
 //!          adds the time by which a sleep costs more than the gap; looking in vain subtracts its time.
 //!          Between packets that arrive one by one it sleeps at once; in gaps within a stream it does not
 //!          sleep.
+//! Bursts   A wake-up also costs the sender, if that is a CPU of this machine, as on a veth. So after a burst
+//!          the thread looks longer: 1 µs for each of its packets. If even that is in vain, it loses credit.
 //! Nap      with `--rx-usecs`, it first sleeps that long even if packets arrive, then until a packet arrives:
 //!          one wake-up then takes several packets that arrived one by one.
 
@@ -12,10 +14,14 @@ use std::time::{Duration, Instant};
 
 /// The least cost of a sleep.
 const SLEEP: Duration = Duration::from_micros(5);
-/// The longest time to look.
+/// The longest time to look after a few packets.
 const LONGEST: Duration = Duration::from_micros(10);
-/// The most credit: a stream that pauses now and then remains a stream.
-const MOST: Duration = Duration::from_micros(40);
+/// How much longer the next packets may take for each packet of a burst.
+const PER_PACKET: Duration = Duration::from_micros(1);
+/// The most credit, and the longest time to look: the kernel's bursts have up to 64 packets, and a stream that
+/// pauses now and then remains a stream.
+const MOST: Duration = Duration::from_micros(64);
+
 /// What a thread does after an empty round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdleAction {
@@ -32,8 +38,12 @@ pub(super) struct Idleness {
     credit: Duration,
     /// When the current sequence of empty rounds began.
     since: Option<Instant>,
-    /// What it did last in them, how long it had looked, and how many packets it had received by then.
-    last: (IdleAction, Duration, u64),
+    /// How many packets it had received by then.
+    before: u64,
+    /// How long it looks in them at most.
+    longest: Duration,
+    /// What it did last in them, and how long it had looked.
+    last: (IdleAction, Duration),
     /// How long it sleeps before packets can end a sleep.
     nap: Duration,
 }
@@ -41,7 +51,8 @@ pub(super) struct Idleness {
 impl Idleness {
     /// `nap`: how long it sleeps before packets can end a sleep; zero: they end every sleep.
     pub(super) fn new(nap: Duration) -> Self {
-        Self { credit: MOST, since: None, last: (IdleAction::Poll, Duration::ZERO, 0), nap }
+        let last = (IdleAction::Poll, Duration::ZERO);
+        Self { credit: MOST, since: None, before: 0, longest: LONGEST, last, nap }
     }
 
     /// To call after an empty round. `received` returns the total number of packets.
@@ -56,13 +67,21 @@ impl Idleness {
             return IdleAction::Sleep;
         }
         let now = now();
-        let looked = now - *self.since.get_or_insert(now);
-        if looked < self.credit.min(LONGEST) {
+        let looked = now - self.since.unwrap_or_else(|| self.begin(now, received()));
+        if looked < self.credit.min(self.longest) {
             return IdleAction::Poll;
         }
         let rest = if self.nap.is_zero() { IdleAction::Sleep } else { IdleAction::Nap(self.nap) };
-        self.last = (rest, looked, received());
+        self.last = (rest, looked);
         rest
+    }
+
+    /// Begins a sequence of empty rounds.
+    fn begin(&mut self, now: Instant, received: u64) -> Instant {
+        let burst = u32::try_from(received.saturating_sub(self.before)).unwrap_or(u32::MAX);
+        self.longest = PER_PACKET.saturating_mul(burst).clamp(LONGEST, MOST);
+        (self.since, self.before) = (Some(now), received);
+        now
     }
 
     /// To call after a round that found something.
@@ -76,18 +95,17 @@ impl Idleness {
     /// Learns from what came after the empty rounds since then.
     #[cold]
     fn learn(&mut self, since: Instant, now: Instant, received: impl FnOnce() -> u64) {
-        let (rest, looked, before) = std::mem::replace(&mut self.last, (IdleAction::Poll, Duration::ZERO, 0));
+        let (rest, looked) = std::mem::replace(&mut self.last, (IdleAction::Poll, Duration::ZERO));
         let waited = now - since;
-        if rest == IdleAction::Poll {
-            return self.count(waited, waited);
-        }
-        let packets = received().saturating_sub(before).max(1);
-        // Packets that came during a sleep came one after another.
-        self.count(waited / u32::try_from(packets).unwrap_or(u32::MAX), looked);
-    }
-
-    fn count(&mut self, gap: Duration, looked: Duration) {
-        let lost = if gap < SLEEP { Duration::ZERO } else { looked };
+        let packets = u32::try_from(received().saturating_sub(self.before)).unwrap_or(u32::MAX);
+        let gap = waited / packets.max(1); // the packets came one after another
+        let looked = if rest == IdleAction::Poll { waited } else { looked };
+        let lost = match gap < SLEEP {
+            // Even a longer look would not have found them.
+            true if waited > self.longest => looked.saturating_sub(LONGEST),
+            true => Duration::ZERO,
+            false => looked,
+        };
         self.credit = (self.credit + SLEEP.saturating_sub(gap)).saturating_sub(lost).min(MOST);
     }
 }
@@ -187,6 +205,35 @@ mod tests {
             thread.packets(1, us(1000));
             assert_eq!(thread.sleeps, 1, "for the pause alone");
             thread.forget();
+        }
+    }
+
+    /// Bursts of 64 packets, each `gap` after the one before.
+    fn bursts(number: usize, gap: Duration) -> impl Iterator<Item = Duration> {
+        (0..number).flat_map(move |_| (0..64).map(move |at| if at == 0 { gap } else { Duration::ZERO }))
+    }
+
+    #[test]
+    fn a_thread_does_not_sleep_between_dense_bursts() {
+        let mut thread = Simulated::new(Duration::ZERO);
+        thread.stream(bursts(100, us(200)));
+        thread.forget();
+        thread.stream(bursts(100, us(30)));
+        assert!(thread.sleeps <= 20, "{}", thread.sleeps);
+        thread.forget();
+        thread.stream(bursts(1000, us(60)));
+        assert_eq!(thread.sleeps, 0);
+    }
+
+    #[test]
+    fn a_thread_looks_briefly_between_distant_bursts() {
+        for gap in [80, 200, 1000] {
+            let mut thread = Simulated::new(Duration::ZERO);
+            thread.stream(bursts(20, us(gap)));
+            thread.forget();
+            thread.stream(bursts(100, us(gap)));
+            assert_eq!(thread.sleeps, 100, "{gap}");
+            assert!(thread.looked <= 100 * (LONGEST + SLEEP + ROUND), "{gap}: {:?}", thread.looked);
         }
     }
 
