@@ -17,30 +17,26 @@ use crate::option;
 
 /// Pauses after an idle round, while the other end has the rings' lines to itself.
 const PAUSES: u32 = 8;
-/// Idle rounds before a sleep, at least and for each packet of the last burst; and the limit of the sleep.
-/// A sleep in a dense stream makes the sender pay for a wake-up.
+/// Idle rounds before a sleep, and its limit.
 const PATIENCE: u64 = 64;
-const PER_PACKET: u64 = 5;
 const NAP: Duration = Duration::from_millis(2);
 
 /// Slots of each ring, and packets of one buffer per burst, as in the commands.
 const RING: u64 = 1024;
 const BURST: u64 = 256;
 
-/// Most bytes of a packet that a veth receives in one page, and the MTUs for which pages of 2 KiB suffice.
+/// Most bytes of a packet that a veth receives in one page.
 const ONE_BUFFER: u64 = 3502;
-const HALF_PAGE: u64 = 1770;
 
 pub fn run(words: &[&str]) -> Result<String, String> {
     let what = words.first().copied().unwrap_or("drop");
     let links: Vec<_> = words.iter().skip(1).take_while(|word| !word.starts_with("--")).collect();
-    let mtu = option(words, "--mtu", 1500)?;
-    let burst = if mtu > ONE_BUFFER { BUDGET as u64 } else { BURST };
-    let ring = option(words, "--ring", RING)?;
+    let several = option(words, "--mtu", 1500)? > ONE_BUFFER;
+    let (ring, burst) = (option(words, "--ring", RING)?, if several { BUDGET as u64 } else { BURST });
     let budget = option(words, "--budget", burst)?;
     let program = What::of(what)?;
     let mut forwarder = Forwarder::with_handler(program);
-    open(&mut forwarder, &links, mtu, ring as u32, words.contains(&"--by-ring"))
+    open(&mut forwarder, &links, several, ring as u32, words.contains(&"--by-ring"))
         .map_err(|error| error.to_string())?;
     forwarder.set_budget(budget as usize).map_err(|error| error.to_string())?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -49,15 +45,12 @@ pub fn run(words: &[&str]) -> Result<String, String> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new()); // waits only for its end
         stops.store(true, Ordering::Relaxed);
     });
-    let least = option(words, "--patience", PATIENCE)?;
+    let patience = option(words, "--patience", PATIENCE)?;
     forwarder.poll();
     forwarder.sample(u32::from(!words.contains(&"--unmeasured")));
-    let (mut idle, mut patience, mut slept, start) = (0, least, 0, ticks());
+    let (mut idle, mut slept, start) = (0, 0, ticks());
     while !stop.load(Ordering::Relaxed) {
-        match forwarder.poll() {
-            0 => idle += 1,
-            moved => (idle, patience) = (0, least.max(PER_PACKET * moved.min(BUDGET) as u64)),
-        }
+        idle = if forwarder.poll() > 0 { 0 } else { idle + 1 };
         if idle > 0 {
             (0..PAUSES).for_each(|_| spin_loop());
         }
@@ -113,16 +106,14 @@ impl PacketHandler for What {
 fn open<P: PacketHandler>(
     forwarder: &mut Forwarder<P>,
     links: &[&&str],
-    mtu: u64,
+    several: bool,
     ring: u32,
     by_ring: bool,
 ) -> Result<(), pagepool::Error> {
-    let several = mtu > ONE_BUFFER;
-    let (buffers, page_size) = (if several { 4 } else { 1 }, if mtu > HALF_PAGE { PAGE_SIZE } else { 2048 });
+    let buffers = if several { 4 } else { 1 };
     let pages = 2 * ring as usize + buffers * (ring as usize + 4 * BURST as usize) + 256;
-    let bytes = ((links.len() * pages + 256) * page_size).next_multiple_of(1 << pagepool::REGION_SHIFT);
-    let (max_bytes, commit_all) = (bytes as u64, true);
-    let arena = Arena::new(ArenaParams { max_bytes, page_size, commit_all, ..Default::default() })?;
+    let bytes = ((links.len() * pages + 256) * PAGE_SIZE).next_multiple_of(1 << pagepool::REGION_SHIFT);
+    let arena = Arena::new(ArenaParams { max_bytes: bytes as u64, commit_all: true, ..Default::default() })?;
     let umem = UmemParams { mode: XskMode::Copy, multi_buffer: several, ..Default::default() };
     let umem = Umem::new(umem, &arena)?;
     for link in links {
