@@ -16,7 +16,7 @@ usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--programs NAME,
               tcp1500 gather1500 tcp8000
   --programs  programs to run, from: ours equal command unseen ring plain testpmd xdpsock kernel
   --cpus      CPUs of the sender and of the program [0,1]
-  --pagepool  run this command, too (pagepool drop, echo, forward), as command and as unseen
+  --pagepool  run also this pagepool binary (drop, echo, forward), as command and as unseen
   --xdpsock   run this xdpsock, from bpf-examples, too: in drop and echo
   --log       append the output line of each run to this file
   --record    write medians in ns per packet to NAME.json (ours) and NAME-peers.csv, for pagepool-bench --plot

@@ -104,14 +104,14 @@ fn options_of_af_xdp_are_refused_for_a_tap() {
     for (arguments, words) in [
         (
             &["drop", "tap:t0", "--match", "udp"][..],
-            "--match is about AF_XDP sockets, which a TAP does not use",
+            "--match applies only to AF_XDP sockets, and a TAP has none",
         ),
-        (&["drop", "tap:t0", "--mode", "copy"], "--mode is about AF_XDP sockets"),
-        (&["gen", "tap:t0", "--tx-mode", "ring"], "--tx-mode is about AF_XDP sockets"),
+        (&["drop", "tap:t0", "--mode", "copy"], "--mode applies only to AF_XDP sockets"),
+        (&["gen", "tap:t0", "--tx-mode", "ring"], "--tx-mode applies only to AF_XDP sockets"),
         (&["drop", "tap:t0", "--queues", "1"], "t0 has no queue 1"),
         (&["drop", "tap:lo"], "no TAP"),
         (&["drop", "tap:"], "1 to 15 bytes"),
-        (&["forward", "tap:t0", "tap:t0"], "it is open already"),
+        (&["forward", "tap:t0", "tap:t0"], "another program uses this TAP"),
     ] {
         let said = Place::In(&place).error(arguments);
         assert!(said.contains(words), "{arguments:?}: {said}");

@@ -142,13 +142,13 @@ pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
             "the kernel is short of memory; try again with fewer queues"
         }
         ("open(/dev/net/tun)", errno::ENOENT | errno::ENODEV | errno::ENXIO) => {
-            "load the module (modprobe tun); a container must also be given the device /dev/net/tun"
+            "load the module (modprobe tun); for a container, also pass the device /dev/net/tun"
         }
         ("ioctl(TUNSETIFF)", errno::EBUSY) => {
-            "it is open already; stop the program that has it, or choose another name"
+            "another program uses this TAP; stop that program, or choose another name"
         }
         ("ioctl(TUNSETIFF)", errno::EINVAL) => {
-            "an interface with this name is no TAP, or a TAP made with multi_queue; choose another name"
+            "the interface with this name is not a TAP, or was made with multi_queue; choose another name"
         }
         ("unshare", errno::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
         (_, errno::EEXIST) => "it already exists; delete the old one first",

@@ -52,7 +52,7 @@ pub fn main() -> Result<(), pagepool::Error> {
             let row = &mut rows[hasher.hash_one(source) as usize % 1024]; // a hash that nobody can foresee
             if take(row, source, start.elapsed(), token) { Action::Pass } else { Action::Drop }
         }
-        None => Action::Pass, // ARP
+        None => Action::Pass, // not IP, or with a VLAN tag
     };
     let mut forwarder = Forwarder::with_stack(verdict, KernelStack::new(&interface)?);
     forwarder.add_port(device, pool);

@@ -11,8 +11,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff};
-use pagepool_lab::{DropRule, Hook, Tap, pin, pin_named};
-use pagepool_link::{TcpParams, TcpTransfer, TwoHosts, TwoHostsParams};
+use pagepool_lab::{DropRule, Hook, pin, pin_named};
+use pagepool_link::{Tap, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::{Action, Forwarder, Ingress, KernelStack, PortId, Stack, XskDevice};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -130,7 +130,7 @@ fn each(took: Duration, count: u64, before: u64, seen: Seen) -> Result<f64> {
 fn packets(from: Ipv4Addr) -> Result {
     pin(CPUS[1])?;
     let _full = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, FULL))?; // nobody reads it
-    let tap = Tap::new("tap0")?;
+    let tap = Tap::open("tap0")?;
     let mut here = pagepool_link::Netlink::open()?;
     let index = here.link("tap0")?.index;
     here.add_address(index, BEHIND_TAP[1], 24)?;

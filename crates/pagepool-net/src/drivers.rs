@@ -55,7 +55,7 @@ pub const DRIVERS: &[Driver] = &[
     Driver {
         scheme: "tap",
         argument: "NAME",
-        about: "a TAP, which is made if there is none",
+        about: "a TAP, created if it does not exist",
         no_interface: None,
         open: tap::open,
     },
@@ -127,10 +127,10 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 ///
-/// `tap:` requires neither that nor AF_XDP: it takes the other end of an interface that the kernel makes for
-/// it. A name without a TAP makes one, which is up, and ends with the device; the kernel then keeps
-/// [`rx_ring`](OpenParams::rx_ring) packets for it. One that `ip tuntap add` made stays, and is left as it
-/// is, up or down.
+/// `tap:` requires neither `commit_all` nor AF_XDP. It opens the TAP with this name. If there is none, it
+/// creates one, sets it up, and deletes it with the device; the kernel then queues
+/// [`rx_ring`](OpenParams::rx_ring) packets for it. A TAP made by `ip tuntap add` stays, and is not changed,
+/// up or down.
 ///
 /// Refuses a pool whose buffers the device cannot fill: for `af_xdp:`, if
 /// [`XskDevice::check_pool`](crate::XskDevice::check_pool) fails.

@@ -521,9 +521,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// frames that wait for it are counted and return to their pools. Returns `Gone` if no device is left.
     ///
     /// It sleeps at once on all devices, all pools made with `wakeup`, all handoffs, and its
-    /// [`waker`](Self::waker), and not beyond the time at which its stack is [due](Stack::due). It wakes as often as a device must be polled: once a second for AF_XDP, more
-    /// often while that sends. A loop that never sleeps calls it with a zero timeout now and then, to close
-    /// devices that are gone.
+    /// [`waker`](Self::waker). It wakes in time for its stack ([`due`](Stack::due)), and as often as a device
+    /// must be polled: once a second for AF_XDP, more often while that sends. A loop that never sleeps calls it
+    /// with a zero timeout now and then, to close devices that are gone.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         let Some(due) = self.stack.due() else { return self.sleep_for(timeout) };
         match self.sleep_for(timeout.min(due.saturating_duration_since(Instant::now()))) {

@@ -1,4 +1,4 @@
-//! Packets back up into the kernel: what a program does not want goes on to the interface's own stack.
+//! Passes packets to the kernel: those that a program does not want go up the interface's own stack.
 //!
 //! What   a [`KernelStack`] collects the packets that a handler passes. Once per burst one `BPF_PROG_RUN`
 //!        copies up to 64 of them into the kernel (see [`bpf_run`](crate::bpf_run)), which treats them as if
@@ -46,7 +46,7 @@ struct Entry {
     options: u32,
 }
 
-/// The kernel's stack behind an interface, for packets that a program looked at and does not want.
+/// The kernel's network stack behind an interface. It receives the packets that a handler passes.
 ///
 /// ```no_run
 /// // It needs root and an interface whose driver runs XDP programs itself.
@@ -67,11 +67,11 @@ struct Entry {
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 ///
-/// It is for one interface: packets of every port go up there. A program with several interfaces has one for
-/// each, and a stack of its own that chooses by [`Ingress::port`].
+/// It serves one interface: packets of every port go up there. For several interfaces, write a [`Stack`] that
+/// holds one `KernelStack` for each and chooses by [`Ingress::port`].
 ///
 /// The kernel verifies checksums again, as for a card that does not. A packet whose checksum the sender left
-/// to hardware (a veth's peer with `tx-checksum` offload) is therefore dropped: turn that off there. The
+/// to hardware (a veth's peer with `tx-checksum` on) is dropped: turn that offload off. The
 /// kernel merges nothing (no GRO), and limits packets that wait by `net.core.netdev_max_backlog`.
 ///
 /// If the process [publishes](pagepool::publish), `show`, `top` and metrics have its counters, and the doctor
@@ -97,8 +97,8 @@ impl KernelStack {
     ///
     /// # Errors
     /// If the interface has a generic XDP program (which would get each packet again), has no Ethernet header
-    /// or does not exist, or capabilities are missing: `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_PERFMON`. Where the
-    /// kernel refuses it, send passed packets to a TAP, with [`Action::Redirect`](crate::Action::Redirect).
+    /// or does not exist, or capabilities are missing: `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_PERFMON`. If the
+    /// kernel refuses it, send packets to a TAP, with [`Action::Redirect`](crate::Action::Redirect).
     pub fn new(interface: &str) -> Result<Self, Error> {
         let link = lookup::look_up(interface)?;
         if !link.is_ethernet {
@@ -107,7 +107,7 @@ impl KernelStack {
         let mut watch = LoopWatch::new(link.index)?;
         if watch.would_loop()? {
             let remedy = "an interface without a generic XDP program, which would receive each passed packet \
-                          again: use a driver that runs XDP itself, or pass packets to a TAP";
+                          again: attach the program in driver mode, or pass packets to a TAP";
             return Err(parameter("interface", interface, remedy));
         }
         let entries = Box::new([Entry::default(); MOST]);
@@ -125,8 +125,8 @@ impl KernelStack {
         })
     }
 
-    /// Puts VLAN tags back that the card removed, as this reader finds them. Without it the kernel gets such
-    /// packets without their tag.
+    /// Puts back VLAN tags that the card removed, as this reader finds them. Without this the kernel gets such
+    /// packets untagged. So it does a packet with less than 4 bytes of headroom.
     pub fn put_back_tags(mut self, reader: RxMetadataReader) -> Self {
         self.tags = Some(reader);
         self
@@ -245,7 +245,7 @@ impl KernelStack {
     /// Stops if packets would loop, or would go up in another network namespace.
     fn check(&mut self) {
         if self.program.is_ok() && self.watch.is_due() && self.watch.would_loop().unwrap_or(false) {
-            self.program = Err(format!("{} has a generic XDP program now", self.interface));
+            self.program = Err(format!("a generic XDP program was attached to {}", self.interface));
         }
         if self.watch.is_elsewhere() {
             self.program = Err(ELSEWHERE.into());
@@ -275,7 +275,7 @@ impl KernelStack {
     }
 }
 
-const ELSEWHERE: &str = "the forwarder was polled in another network namespace";
+const ELSEWHERE: &str = "the forwarder ran in another network namespace";
 
 /// Reads a byte of each page, because the program reads only memory that is present.
 fn touch(packet: &XdpBuff) {

@@ -32,7 +32,7 @@
 //! | take only one UDP port | [`Redirect::attach_udp_port`], [`XskDevice::simple_with`] |
 //! | take packets that match an expression | [`Redirect::steer`] with a [`Match`] |
 //! | forward between interfaces | [`open_devices`], [`Action::Redirect`] |
-//! | let the kernel have what you do not want | [`KernelStack`], [`Action::Pass`] |
+//! | pass other packets to the kernel | [`KernelStack`], [`Action::Pass`] |
 //! | hand packets to other threads, and take answers | [`handoff`], [`Forwarder::add_remote`] |
 //! | await packets in tasks: tokio, epoll | [`HandoffRx::arm`], with the loop itself [`Forwarder::arm`] |
 //! | write the loop yourself | [`DeviceExt::wait`], [`Device::receive`], [`XskDevice::waker`] |
@@ -85,7 +85,7 @@
 //! | have checksums computed, get or set the send time | [`TxMetadata`] |
 //! | open any kind of device by name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `tap:tap0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
-//! | take passed packets | a [`Stack`]; the kernel's is [`KernelStack`] |
+//! | receive passed packets | a [`Stack`]; the kernel's is [`KernelStack`] |
 //! | hand packets to another thread | [`handoff`] |
 //! | send memory that a device has not mapped | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |

@@ -169,13 +169,13 @@ fn next_of_ours(socket: &FrameSocket) -> Vec<u8> {
     next_with(socket, |packet| matches!(packet[12..14], [0x88, 0xb5] | [0x81, 0]))
 }
 
-/// The next packet that is so.
-fn next_with(socket: &FrameSocket, is_so: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+/// The next packet that satisfies the condition.
+fn next_with(socket: &FrameSocket, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let (start, mut packet) = (Instant::now(), vec![0; 1 << 16]);
     while start.elapsed() < veth::LIMIT {
         socket.wait(veth::LIMIT);
         if let Ok(Some(len)) = socket.receive(&mut packet)
-            && is_so(&packet[..len])
+            && is_wanted(&packet[..len])
         {
             return packet[..len].to_vec();
         }
@@ -458,7 +458,7 @@ fn a_later_generic_program_stops_it_before_a_loop() {
     assert_eq!(passed(&forwarder), 10, "each packet came once");
     let stats = forwarder.stack_mut().stats();
     assert_eq!((stats.passed, stats.refused, stats.runs), (0, 10, 0));
-    assert_eq!(forwarder.stack_mut().stopped(), Some("near0 has a generic XDP program now"));
+    assert_eq!(forwarder.stack_mut().stopped(), Some("a generic XDP program was attached to near0"));
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn in_another_namespace_it_stops_and_nothing_leaks() {
         Ended { stack, stopped, port, missing: handle.inflight().total }
     });
     assert_eq!((ended.stack.passed, ended.stack.refused, ended.port.pass, ended.missing), (0, 10, 10, 0));
-    assert_eq!(ended.stopped.as_deref(), Some("the forwarder was polled in another network namespace"));
+    assert_eq!(ended.stopped.as_deref(), Some("the forwarder ran in another network namespace"));
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn a_published_stack_has_its_counters_and_why_it_stopped() {
 
         let shown = pass_two_bursts(&veth, Attach::Generic, other, 2);
         assert_eq!((counter(&shown, "passed"), counter(&shown, "refused")), (0, 10));
-        assert_eq!(param(&shown, "stopped"), Some("near0 has a generic XDP program now"));
+        assert_eq!(param(&shown, "stopped"), Some("a generic XDP program was attached to near0"));
         assert_eq!(names("stack"), Vec::<String>::new(), "both have ended");
     });
 }

@@ -240,12 +240,12 @@ fn errors_name_what_is_wrong_and_what_helps() {
     assert!(why("tap:a-name-too-long0", 0).contains("1 to 15 bytes"), "{}", why("tap:a-name-too-long0", 0));
     assert!(why("tap:", 0).contains("1 to 15 bytes"));
     assert!(
-        why("tap:lo", 0).contains("TAP \"lo\": an interface with this name is no TAP"),
+        why("tap:lo", 0).contains("TAP \"lo\": the interface with this name is not a TAP"),
         "{}",
         why("tap:lo", 0)
     );
     let open_now = open(&place, params(), &arena()).expect("nobody has it");
-    assert!(why("tap:t0", 0).contains("it is open already"), "{}", why("tap:t0", 0));
+    assert!(why("tap:t0", 0).contains("another program uses this TAP"), "{}", why("tap:t0", 0));
     drop(open_now);
     let denied = place
         .run(|| veth::without(&[CAP_NET_ADMIN], || open_device("tap:t0", &params(), &arena()).map(drop)));

@@ -2,9 +2,9 @@
 //!
 //! Round   [`turn`](Phy::turn), then smoltcp's `poll`. If neither moved anything, [`wait`](Phy::wait). A turn
 //!         receives one burst, so `poll` ends under any load.
-//! Tokens  cannot fail. One to send is given if the longest packet has its pages in reserve and room on the
-//!         ring. A received packet waits for such a token. Refusals are counted.
-//! Copies  none. smoltcp takes only slices, so a packet of several buffers is copied, and counted.
+//! Tokens  cannot fail. A send token is given only if the pages of the longest packet are in reserve and the
+//!         ring has room. A received packet waits for such a token. Refused tokens are counted.
+//! Copies  none for a packet in one buffer. smoltcp accepts only slices: one in several is copied and counted.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //!   r6 = r1                       ; struct __sk_buff: one packet, rewritten for each entry; copies are sent
 //!   call bpf_get_netns_cookie     ; helper 122: of the thread that calls
 //!   r1 = namespace ll
-//!   if r0 != r1 goto elsewhere    ; an interface's number is another one's there
+//!   if r0 != r1 goto elsewhere    ; an interface's index means another interface there
 //!   r1 = queue + 1
 //!   *(u32 *)(r6 + 12) = r1        ; queue_mapping
 //!   r8 = *(u32 *)(r6 + 52)        ; cb[1]: entries, which do not wrap around the ring's end
@@ -58,10 +58,10 @@
 //!   r3 = direction                ; 0: it sends them; 1 (BPF_F_INGRESS): its stack receives them
 //!   call bpf_clone_redirect       ; helper 13
 //!   if r0 s< 0 goto out
-//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: a queue dropped it or another, or the interface is down
+//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: a queue dropped this packet or another one, or the interface is down
 //!   r9 += 1
 //!   if r0 == 0 goto next
-//!   r1 = *(u64 *)(r10 - 8)        ; NET_XMIT_DROP: nobody gets it
+//!   r1 = *(u64 *)(r10 - 8)        ; NET_XMIT_DROP: it was dropped
 //!   r1 += 1
 //!   *(u64 *)(r10 - 8) = r1
 //!   goto next

@@ -97,7 +97,7 @@ counters! {
     ///
     /// If it rises: normal. In copy mode it is most of the cost per packet.
     call_ticks,
-    /// Calls to send frames that the driver refused with EINVAL, ENXIO or ENETDOWN, or a TAP with EIO.
+    /// Calls to send frames that the driver refused with EINVAL, ENXIO or ENETDOWN, or that a TAP refused with EIO.
     ///
     /// If it rises: the interface is down, or zero copy sends nothing because no XDP program is attached.
     calls_refused,

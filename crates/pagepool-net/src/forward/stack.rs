@@ -28,15 +28,16 @@ pub trait Stack {
     /// Takes a packet. A packet that it returns is counted and goes back to its pool.
     fn deliver(&mut self, packet: XdpBuff, at: Ingress) -> Result<(), XdpBuff>;
 
-    /// Called once after each burst of each port, and when the stack is [due](Self::due): sends what the
-    /// packets of the burst, or the time, made ready. Does nothing by default.
+    /// Called once after each burst of each port, and when the stack is [due](Self::due). Sends the packets
+    /// that are ready. Does nothing by default.
     #[inline]
     fn flush(&mut self, out: &mut Outlets<'_>) {
         let _ = out;
     }
 
     /// When [`flush`](Self::flush) must be called even without a packet. The forwarder asks after each round,
-    /// and sleeps no longer. `flush` must move it on. `None` by default: only packets call.
+    /// and wakes by then. `flush` must set a later time, or the forwarder never sleeps. `None` by default: only
+    /// bursts lead to calls.
     #[inline]
     fn due(&self) -> Option<Instant> {
         None

@@ -1,7 +1,7 @@
-//! Finds what would send passed packets the wrong way: a generic XDP program, another network namespace.
+//! Finds what would misdirect passed packets: a generic XDP program, another network namespace.
 //!
-//! When   the XDP program: at the start, before the first packets, and 10 times a second while packets pass. The
-//!        namespace: before each run, if the BPF program cannot compare it.
+//! When   the XDP program: at the start, before the first packets, and 10 times a second while packets pass.
+//!        The namespace: before each burst, if the BPF program cannot compare it.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Counters of a kernel's stack.
+//! Counters of a [`KernelStack`](super::KernelStack).
 
 use crate::device::counters::counters;
 
@@ -10,8 +10,9 @@ counters! {
     ///
     /// If it rises: normal.
     passed,
-    /// Packets that the kernel did not take: its backlog was full, the interface was down or removed, or a
-    /// generic XDP program was attached. Also packets shorter than an Ethernet header. They were dropped.
+    /// Packets that the kernel did not accept, which were dropped. Its backlog was full, the interface was down
+    /// or removed, or the stack has stopped: a generic XDP program was attached, or the forwarder ran in another
+    /// network namespace. Packets shorter than an Ethernet header also count.
     ///
     /// If it rises: raise `net.core.netdev_max_backlog`, or check the interface.
     refused,

@@ -201,9 +201,9 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
 /// Ownership: the address ends.
 /// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out because it
 ///     was returned before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lookup; for a whole page on the owner's thread no atomic operation, unless another thread returned
-///     an address of the pool shortly before: then a lock. On other threads two locks and, seldom, a wait for
-///     the owner of about a microsecond.
+/// Cost: a lookup. A whole page on the owner's thread costs no atomic operation, unless another thread
+///     returned an address of the pool shortly before: then a lock. On any other thread it costs the lock of
+///     the handle and the lock of the addresses and, seldom, a wait of about a microsecond for the owner.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     put_addr(Token::of(pool), DeviceAddr(addr))
@@ -238,8 +238,8 @@ fn put_addr_slow(pool: Token, addr: DeviceAddr) -> c_int {
 /// Ownership: every address ends.
 /// Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
 ///     array.
-/// Cost: a lookup, on other threads than the owner's also a lock, once per call. The other lock and the wait
-///     of pagepool_put_addr once per 64 addresses.
+/// Cost: a lookup each. On any thread except the owner's: the lock of the handle once per call, and the lock
+///     of the addresses, with its wait, once per 64 addresses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
     if n == 1 && !addrs.is_null() {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const SLEEP: Duration = Duration::from_micros(5);
 /// The longest time to look after a few packets.
 const LONGEST: Duration = Duration::from_micros(10);
-/// How much longer the next packets may take for each packet of a burst.
+/// How long a thread polls after a burst, for each packet of it: at least `LONGEST`, at most `MOST`.
 const PER_PACKET: Duration = Duration::from_micros(1);
 /// The most credit, and the longest time to look: the kernel's bursts have up to 64 packets, and a stream that
 /// pauses now and then remains a stream.
@@ -38,11 +38,11 @@ pub(super) struct Idleness {
     credit: Duration,
     /// When the current sequence of empty rounds began.
     since: Option<Instant>,
-    /// How many packets it had received by then.
+    /// How many packets it had received when the sequence began.
     before: u64,
-    /// How long it looks in them at most.
+    /// How long it polls in this sequence at most.
     longest: Duration,
-    /// What it did last in them, and how long it had looked.
+    /// What it did last in this sequence, and how long it had polled.
     last: (IdleAction, Duration),
     /// How long it sleeps before packets can end a sleep.
     nap: Duration,

@@ -57,7 +57,7 @@ fn look_up<C: TrafficCommand>(
         names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
     let sockets = with_sockets(&interfaces);
     if let (true, Some(option)) = (sockets.is_empty(), plan.option_of_sockets()) {
-        return Err(format!("{option} is about AF_XDP sockets, which a TAP does not use: omit it"));
+        return Err(format!("{option} applies only to AF_XDP sockets, and a TAP has none: omit it"));
     }
     let maps = plan.receive.map_or(0, |receive| receive.map.len());
     if maps != 0 && maps != sockets.len() {

@@ -295,7 +295,7 @@ pub const STACK_REFUSED: DoctorRule = DoctorRule {
     name: "stack_refused",
     cost: Cost::PacketsLost,
     when: "`refused` or `too_long` of a kernel's stack rises by at least 0.1 % of its `passed`",
-    why: "A handler passed these packets on to the kernel, but its sockets do not get them.",
+    why: "A handler passed these packets to the kernel, which did not receive them.",
     fix: "If the stack has stopped, remove the cause in the finding, and restart the program. If the \
           interface is down, set it up. Otherwise raise `net.core.netdev_max_backlog`. For `too_long`, lower \
           the MTU.",
@@ -305,9 +305,9 @@ pub const STACK_REFUSED: DoctorRule = DoctorRule {
     case: RuleCase {
         ill: |of| {
             of.stack().count("refused", 5000);
-            of.stack().set("stopped", "near0 has a generic XDP program now");
+            of.stack().set("stopped", "a generic XDP program was attached to near0");
         },
-        says: "(1,000 per second). It has stopped: near0 has a generic XDP program now.",
+        says: "(1,000 per second). It has stopped: a generic XDP program was attached to near0.",
         well: |of| of.stack().count("refused", 999),
     },
 };
