@@ -366,7 +366,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             self.poll_list.wake_all(&mut self.ports);
             moved = self.round();
         }
-        moved += self.flush_due_stack();
         self.poll_list.end(&mut self.ports, moved);
         self.ring();
         moved
@@ -414,9 +413,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             return 0;
         }
         self.flush_stack();
-        let moved = self.transmit();
-        self.done.flush();
-        moved
+        self.transmit()
     }
 
     #[inline]
@@ -438,6 +435,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             }
             number += 1;
         }
+        moved += self.flush_due_stack();
         let refused = self.done.len();
         self.done.flush();
         self.meter.lap(LoopPart::Return, refused);
@@ -525,8 +523,17 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// must be polled: once a second for AF_XDP, more often while that sends. A loop that never sleeps calls it
     /// with a zero timeout now and then, to close devices that are gone.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
-        let Some(due) = self.stack.due() else { return self.sleep_for(timeout) };
-        match self.sleep_for(timeout.min(due.saturating_duration_since(Instant::now()))) {
+        self.sleep_until_due(timeout, Self::sleep_for)
+    }
+
+    /// Sleeps no longer than the stack allows.
+    fn sleep_until_due(
+        &mut self,
+        timeout: Duration,
+        sleep: impl FnOnce(&mut Self, Duration) -> Wake,
+    ) -> Wake {
+        let Some(due) = self.stack.due() else { return sleep(self, timeout) };
+        match sleep(self, timeout.min(due.saturating_duration_since(Instant::now()))) {
             Wake::Timeout if due <= Instant::now() => Wake::Ready,
             wake => wake,
         }
@@ -556,7 +563,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.poll_list.sweep_next();
         let mut longest = self.showing.longest_sleep(self.poll_list.moves());
         if let Some(due) = self.stack.due() {
-            longest = longest.min(due.saturating_duration_since(Instant::now()));
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Armed::Ready);
+            }
+            longest = longest.min(left);
         }
         self.sleep.arm(&mut self.ports, longest)
     }
@@ -570,7 +581,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Waits like [`wait`](Self::wait), but on the device of one port. `Gone` for a port without a device.
     pub fn wait_on(&mut self, port: PortId, timeout: Duration) -> Wake {
-        self.place(port).map_or(Wake::Gone, |at| self.ports[at].wait(timeout))
+        let Some(at) = self.place(port) else { return Wake::Gone };
+        self.sleep_until_due(timeout, |this, timeout| this.ports[at].wait(timeout))
     }
 
     /// Closes a port: the buffers of its device and its waiting frames return to their pools. Frames sent

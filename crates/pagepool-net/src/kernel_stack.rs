@@ -68,7 +68,8 @@ struct Entry {
 /// ```
 ///
 /// It serves one interface: packets of every port go up there. For several interfaces, write a [`Stack`] that
-/// holds one `KernelStack` for each and chooses by [`Ingress::port`].
+/// holds one `KernelStack` for each, chooses by [`Ingress::port`], and passes each [`flush`](Stack::flush) on:
+/// without it packets wait for further ones. A closure as a stack has no `flush`.
 ///
 /// The kernel verifies checksums again, as for a card that does not. A packet whose checksum the sender left
 /// to hardware (a veth's peer with `tx-checksum` on) is dropped: turn that offload off. The
@@ -105,7 +106,7 @@ impl KernelStack {
             return Err(parameter("interface", interface, "one whose packets have an Ethernet header"));
         }
         let mut watch = LoopWatch::new(link.index)?;
-        if watch.would_loop()? {
+        if watch.look()?.is_some() {
             let remedy = "an interface without a generic XDP program, which would receive each passed packet \
                           again: attach the program in driver mode, or pass packets to a TAP";
             return Err(parameter("interface", interface, remedy));
@@ -126,7 +127,8 @@ impl KernelStack {
     }
 
     /// Puts back VLAN tags that the card removed, as this reader finds them. Without this the kernel gets such
-    /// packets untagged. So it does a packet with less than 4 bytes of headroom.
+    /// packets untagged. A packet with less than 4 bytes of headroom is refused. The handler must not read the
+    /// metadata itself, or move the packet's beginning: then no tag is found.
     pub fn put_back_tags(mut self, reader: RxMetadataReader) -> Self {
         self.tags = Some(reader);
         self
@@ -157,10 +159,10 @@ fn load(watch: &mut LoopWatch, index: u32, entries: &[Entry; MOST]) -> Result<Bp
     };
     let checked = BpfRun::load(&copies(Some(watch.namespace())));
     let loaded = match checked {
-        Err((_, error)) if error.raw_os_error() == Some(errno::EINVAL) => {
-            watch.compare_namespaces();
-            BpfRun::load(&copies(None))
-        }
+        Err((_, error)) if error.raw_os_error() == Some(errno::EINVAL) => watch
+            .compare_namespaces()
+            .map_err(|error| ("stat(/proc/thread-self/ns/net)", error))
+            .and_then(|()| BpfRun::load(&copies(None))),
         checked => checked,
     };
     loaded.map_err(|(call, source)| {
@@ -178,100 +180,123 @@ fn load(watch: &mut LoopWatch, index: u32, entries: &[Entry; MOST]) -> Result<Bp
 
 impl Stack for KernelStack {
     fn deliver(&mut self, mut packet: XdpBuff, _: Ingress) -> Result<(), XdpBuff> {
-        if let Some(tag) = self.tags.and_then(|tags| tags.read(&mut packet)?.vlan) {
-            put_back(&mut packet, tag);
-        }
-        let len = packet.len();
+        let tag = self.tags.and_then(|tags| tags.read(&mut packet)?.vlan);
+        let len = packet.len() + if tag.is_some() { TAG } else { 0 };
         if len > LONGEST {
             self.stats.too_long += 1;
             return Err(packet);
         }
-        if self.program.is_err() || packet.data_len() < SHORTEST as usize {
+        let is_short = packet.data_len() < SHORTEST as usize;
+        if is_short || self.program.is_err() || tag.is_some_and(|tag| !put_back(&mut packet, tag)) {
             self.stats.refused += 1;
             return Err(packet);
         }
         let is_whole = !packet.has_frags();
         if self.packets.len() == MOST || !(is_whole || self.gathered.len() + len <= GATHERED) {
-            self.send_up();
+            self.send();
         }
-        let addr = if is_whole { packet.data().as_ptr() } else { self.gather(&packet) };
-        self.entries[self.packets.len()] =
-            Entry { addr: addr.expose_provenance() as u64, len: len as u32, options: 0 };
+        let place = if is_whole { Some(packet.data().as_ptr()) } else { self.gather(&packet) };
+        let Some(addr) = place.map(|place| place.expose_provenance() as u64) else {
+            self.stats.refused += 1;
+            return Err(packet);
+        };
+        self.entries[self.packets.len()] = Entry { addr, len: len as u32, options: 0 };
         self.packets.push(packet);
         Ok(())
     }
 
     fn flush(&mut self, _: &mut Outlets<'_>) {
+        self.send();
+    }
+}
+
+impl KernelStack {
+    /// Gives the collected packets to the kernel, and returns their buffers. A forwarder does it after each
+    /// burst, by [`flush`](Stack::flush); call it yourself in a loop of your own.
+    pub fn send(&mut self) {
         if !self.packets.is_empty() {
             self.send_up();
+            put_packets(&mut self.packets);
+            self.gathered.clear();
         }
         if let Some(published) = &mut self.published {
             let stopped = self.program.as_ref().err().map(String::as_str);
             published.show(&self.interface, self.stats, stopped);
         }
     }
-}
 
-impl KernelStack {
-    /// Copies a packet of several buffers to one place, for which there is room.
-    fn gather(&mut self, packet: &XdpBuff) -> *const u8 {
+    /// Copies a packet of several buffers to one place, for which there is room. `None` if the CPU cannot read
+    /// all of it.
+    fn gather(&mut self, packet: &XdpBuff) -> Option<*const u8> {
         let start = self.gathered.len();
         self.gathered.resize(start + packet.len(), 0); // never moves: it has the capacity
-        packet.copy_to(&mut self.gathered[start..]);
-        self.gathered[start..].as_ptr()
+        if packet.copy_to(&mut self.gathered[start..]) < packet.len() {
+            self.gathered.truncate(start);
+            return None;
+        }
+        Some(self.gathered[start..].as_ptr())
     }
 
-    /// Gives all collected packets to the kernel, and returns their buffers.
+    /// Runs the program until each packet is passed or refused.
     fn send_up(&mut self) {
-        self.check();
         let count = self.packets.len();
-        let (mut next, mut touched) = (0, false);
+        let mut next = if self.may_pass() { 0 } else { count };
+        self.stats.refused += next as u64;
+        let mut touched = false;
         while next < count {
-            let done = self.run(next);
-            next += done;
-            if done == 0 && touched {
+            let Some(done) = self.run(next) else {
                 self.stats.refused += (count - next) as u64;
                 break;
+            };
+            if done == 0 && touched {
+                (next, self.stats.refused) = (next + 1, self.stats.refused + 1);
             }
-            touched = done == 0;
+            next += done;
+            touched = done == 0 && !touched;
             if touched {
                 touch(&self.packets[next]);
             }
         }
-        put_packets(&mut self.packets);
-        self.gathered.clear();
     }
 
-    /// Stops if packets would loop, or would go up in another network namespace.
-    fn check(&mut self) {
-        if self.program.is_ok() && self.watch.is_due() && self.watch.would_loop().unwrap_or(false) {
-            self.program = Err(format!("a generic XDP program was attached to {}", self.interface));
-        }
+    /// Whether packets may go up: none would come back, and this thread is in the interface's namespace.
+    fn may_pass(&mut self) -> bool {
         if self.watch.is_elsewhere() {
-            self.program = Err(ELSEWHERE.into());
+            self.stop(ELSEWHERE.into());
         }
+        match self.watch.look_if_due() {
+            Ok(None) => {}
+            Ok(Some(name)) => _ = self.stop(format!("a generic XDP program was attached to {name}")),
+            Err(_) => return false, // the next burst looks again
+        }
+        self.program.is_ok()
     }
 
-    /// Runs the program on packets from `next` on. Returns how many are done.
-    fn run(&mut self, next: usize) -> usize {
-        let Ok(program) = &self.program else { return 0 };
+    /// Runs the program on packets from `next` on. Returns how many are done; `None` if none of the rest can
+    /// be.
+    fn run(&mut self, next: usize) -> Option<usize> {
+        let program = self.program.as_ref().ok()?;
         let entries = &self.entries[next..self.packets.len()];
-        let Some(batch) = RunBatch::of(entries.iter().map(|entry| (entry.addr, entry.len))) else { return 0 };
+        let batch = RunBatch::of(entries.iter().map(|entry| (entry.addr, entry.len)))?;
         self.stats.runs += 1;
         match program.run(batch, next as u32) {
             Ok(Some(result)) => {
-                // The packet after them is unknown only for an interface that is down: it is dropped.
-                let unknown = usize::from(result.unknown);
                 self.stats.passed += result.done as u64 - result.dropped;
-                self.stats.refused += result.dropped + unknown as u64;
-                result.done + unknown
+                self.stats.refused += result.dropped;
+                Some(result.done)
             }
-            Ok(None) => {
-                self.program = Err(ELSEWHERE.into());
-                0
-            }
-            Err(_) => 0,
+            Ok(None) => self.stop(ELSEWHERE.into()),
+            Err(error) => match error.raw_os_error() {
+                Some(errno::ENOMEM | errno::EINTR | errno::EAGAIN) => None,
+                _ => self.stop(format!("the kernel refused to run the program: {error}")),
+            },
         }
+    }
+
+    #[cold]
+    fn stop(&mut self, why: String) -> Option<usize> {
+        self.program = Err(why);
+        None
     }
 }
 
@@ -285,13 +310,39 @@ fn touch(packet: &XdpBuff) {
     std::hint::black_box(packet.data().last());
 }
 
-/// Inserts a VLAN tag behind the MAC addresses. A packet without 4 bytes of headroom stays as it is.
-fn put_back(packet: &mut XdpBuff, tag: VlanTag) {
-    if packet.data_len() < SHORTEST as usize || packet.adjust_head(-(TAG as isize)).is_err() {
-        return;
+/// Inserts a VLAN tag behind the MAC addresses. Returns whether there was room before them. Without its tag, a
+/// packet would go to another network.
+fn put_back(packet: &mut XdpBuff, tag: VlanTag) -> bool {
+    if packet.adjust_head(-(TAG as isize)).is_err() {
+        return false;
     }
     let data = packet.data_mut();
     data.copy_within(TAG..TAG + MACS, 0);
     data[MACS..MACS + 2].copy_from_slice(&tag.protocol.to_be_bytes());
     data[MACS + 2..MACS + TAG].copy_from_slice(&tag.tci.to_be_bytes());
+    true
+}
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    #[test]
+    fn a_tag_is_put_back_or_the_packet_refused() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams { headroom: 256, ..Default::default() }, arena).unwrap().bind();
+        let mut packet = pool.packet(60).unwrap();
+        (0..60u8).zip(packet.data_mut()).for_each(|(value, byte)| *byte = value);
+        let tag = VlanTag { protocol: 0x8100, tci: 0x2005 };
+        assert!(put_back(&mut packet, tag));
+        let tagged: Vec<u8> = (0..12).chain([0x81, 0, 0x20, 5]).chain(12..60).collect();
+        assert_eq!(packet.data(), tagged);
+        let whole = packet.headroom() as isize;
+        packet.adjust_head(-whole).unwrap();
+        let before = packet.data().to_vec();
+        assert!(!put_back(&mut packet, tag), "no room");
+        assert_eq!(packet.data(), before, "and nothing has changed");
+    }
 }

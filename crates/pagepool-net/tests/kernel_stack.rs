@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::veth::{self, CAP_PERFMON, CAP_SYS_ADMIN, Veth};
-use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff};
+use pagepool::{Arena, ArenaParams, Bound, DeviceMemory, NodeId, Pool, PoolParams, XdpBuff};
 use pagepool_lab::FrameSocket;
 use pagepool_link::{TwoHosts, TwoHostsParams};
 use pagepool_net::{
-    Action, Attach, ForwardStats, Forwarder, Ingress, KernelStack, KernelStackStats, Redirect, Umem,
-    UmemParams, XskDevice, XskMode, XskParams,
+    Action, Attach, ForwardStats, Forwarder, Ingress, KernelStack, KernelStackStats, PortId, Redirect, Stack,
+    Umem, UmemParams, XskDevice, XskMode, XskParams,
 };
 
 /// The address of the kernel behind user space.
@@ -40,10 +40,15 @@ struct Bed {
 }
 
 fn device(attach: Attach, several: bool) -> (XskDevice, Bound) {
-    device_on("near0", XskMode::Copy, attach, several)
+    try_device_on("near0", XskMode::Copy, attach, several).expect("the queue is free")
 }
 
-fn device_on(interface: &str, mode: XskMode, attach: Attach, several: bool) -> (XskDevice, Bound) {
+fn try_device_on(
+    interface: &str,
+    mode: XskMode,
+    attach: Attach,
+    several: bool,
+) -> Result<(XskDevice, Bound), pagepool::Error> {
     let arena = Arena::new(ArenaParams { max_bytes: 32 << 20, commit_all: true, ..Default::default() });
     let arena = arena.expect("32 MiB are free");
     let umem = UmemParams { mode, multi_buffer: several, ..Default::default() };
@@ -54,7 +59,7 @@ fn device_on(interface: &str, mode: XskMode, attach: Attach, several: bool) -> (
     let redirect = Some(Redirect::attach(interface, attach, several).expect("no other program is there"));
     let params =
         XskParams { interface: interface.into(), redirect, busy_limit: veth::LIMIT, ..Default::default() };
-    (XskDevice::open(params, &umem, &pool).expect("the queue is free"), pool)
+    Ok((XskDevice::open(params, &umem, &pool)?, pool))
 }
 
 /// Polls until `stop`, with a handler that passes all packets. Calls `ready` when the device has buffers.
@@ -227,7 +232,6 @@ fn stream_both_ways(name: &str, mtu: u32, bytes: u64) {
     server.join().expect("it does not panic");
     let (ended, _) = bed.end();
     assert!(ended.stack.passed > bytes / u64::from(mtu), "{:?}", ended.stack);
-    assert!(ended.stack.runs <= ended.stack.passed, "{:?}", ended.stack);
 }
 
 #[test]
@@ -271,6 +275,11 @@ fn ping_and_ipv6_are_answered_by_the_kernel() {
         let mut bytes = [0; 2000];
         assert_eq!((server.recv(&mut bytes).expect("it goes up"), bytes[0]), (1000, number));
     }
+    let listener = bed.hosts.run_between(|| TcpListener::bind(("fd00::9", 7777))).expect("its own address");
+    let mut stream = bed.hosts.a.namespace.run(|| TcpStream::connect(("fd00::9", 7777))).expect("it listens");
+    let sender = std::thread::spawn(move || send_stream(&mut stream, 1 << 20));
+    check_stream(&mut listener.accept().expect("it connected").0, 1 << 20);
+    sender.join().expect("it does not panic");
     let _ = bed.end();
 }
 
@@ -356,7 +365,34 @@ fn bursts_go_up_in_order_in_few_calls() {
         ended.port
     );
     assert_eq!(ended.stack.passed, u64::from(COUNT));
-    assert!(ended.stack.runs <= u64::from(COUNT), "{:?}", ended.stack);
+}
+
+#[test]
+fn a_call_passes_64_packets_and_buffers_return() {
+    let name = "64 packets per call";
+    if let Some(why) = veth::missing() {
+        return println!("SKIP {name}: {why}");
+    }
+    let _veth = Veth::new(1, 1500);
+    let mut stack = KernelStack::new("near0").expect("root may load it");
+    let tap = FrameSocket::tap_here("near0").expect("it is there");
+    let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).expect("it is free");
+    let pool = Pool::new(PoolParams::default(), arena).expect("a pool over it").bind();
+    for number in 0..100 {
+        let mut packet = pool.packet(100).expect("pages enough");
+        packet.data_mut().copy_from_slice(&frame(number, 100));
+        stack.deliver(packet, Ingress { port: PortId(0) }).expect("it fits");
+    }
+    assert_eq!((stack.stats().passed, pool.inflight().out), (64, 36), "those that were full");
+    stack.send();
+    assert_eq!((stack.stats().passed, stack.stats().runs, pool.inflight().out), (100, 2, 0));
+    (0..100).for_each(|number| assert_eq!(next_of_ours(&tap), frame(number, 100)));
+    let memory = DeviceMemory::new("hbm0", 1 << 20, NodeId(0)).expect("a provider");
+    let device = Pool::new(PoolParams::default(), memory).expect("a pool over it").bind();
+    let mut mixed = pool.packet(100).expect("pages enough");
+    mixed.add_frag(device.alloc_page().expect("a page"), 0, 100).expect("it fits");
+    assert!(stack.deliver(mixed, Ingress { port: PortId(0) }).is_err(), "the CPU cannot read the rest");
+    assert_eq!((stack.stats().refused, device.inflight().out), (1, 0));
 }
 
 #[test]
@@ -376,6 +412,26 @@ fn vlan_tags_and_packets_for_others_go_up_unchanged() {
     assert_eq!(next_of_ours(&near), for_another);
     let (ended, _) = bed.end();
     assert_eq!((ended.stack.passed, ended.stack.refused), (2, 0));
+}
+
+#[test]
+fn a_vlan_interface_gets_the_packets_of_its_tag() {
+    let Some(bed) = Bed::new("a VLAN interface", 1500) else { return };
+    let add = "ip link add link near0 name v5 type vlan id 5 && ip link set v5 up";
+    let add = || std::process::Command::new("sh").args(["-c", add]).output().expect("a shell");
+    if !bed.hosts.run_between(add).status.success() {
+        return println!("SKIP a VLAN interface: the kernel has none");
+    }
+    let far = FrameSocket::of(&bed.hosts.a).expect("it is there");
+    let tap = bed.hosts.run_between(|| FrameSocket::tap_here("v5")).expect("it is there");
+    for number in 0..20 {
+        let (mut other, mut tagged) = (frame(100 + number, 100), frame(number, 100));
+        other.splice(12..12, [0x81, 0, 0x20, 6]);
+        tagged.splice(12..12, [0x81, 0, 0x20, 5]);
+        assert!(far.send(&other).expect("it is up") && far.send(&tagged).expect("it is up"));
+        assert_eq!(next_of_ours(&tap), frame(number, 100), "without its tag, and none of another");
+    }
+    let _ = bed.end();
 }
 
 #[test]
@@ -538,7 +594,10 @@ fn what_a_card_receives_goes_up_once() {
         return println!("SKIP cards: it requires two cards on one wire, PAGEPOOL_CARDS=eth0,eth1");
     };
     let (near, far) = cards.split_once(',').expect("two names");
-    let opened = device_on(near, XskMode::ZeroCopy, Attach::Native, false);
+    let opened = match try_device_on(near, XskMode::ZeroCopy, Attach::Native, false) {
+        Ok(opened) => opened,
+        Err(error) => return println!("SKIP cards: {near} has no zero copy: {error}"),
+    };
     let stack = KernelStack::new(near).expect("root may load it");
     let tap = FrameSocket::tap_here(near).expect("it is there");
     let far = FrameSocket::open_here(far).expect("it is there");

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::fake::{FakeNic, Hand, packet, pool};
-use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame};
+use pagepool::{
+    Arena, ArenaParams, DeviceMemory, DmaDomain, NodeId, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame,
+};
 use pagepool_net::{Action, Egress, Forwarder, Ingress, PacketHandler, PathStats, PortId};
 use pagepool_testing::CheckingIommu;
 
@@ -158,6 +160,20 @@ fn metadata_is_copied_where_there_is_room_for_it() {
         assert_eq!((copy.data(), copy.meta()), (&[1; 60][..], meta));
     }
     assert_eq!(egress.stats().copied, 2);
+}
+
+#[test]
+fn a_copy_into_memory_that_the_cpu_cannot_write_is_dropped() {
+    let [near, far] = ["near", "far"].map(CheckingIommu::new);
+    let other = pool(vec![domain(&far)]);
+    let memory = DeviceMemory::new("hbm0", 1 << 20, NodeId(0)).unwrap();
+    let params = PoolParams { headroom: 64, domains: vec![domain(&near)], ..Default::default() };
+    let own = Pool::new(params, memory).unwrap().bind();
+    let mut egress = Egress::to(Some(domain(&near)), false);
+    let mut packet = XdpBuff::new(other.alloc_page().unwrap(), 128, 60).unwrap();
+    packet.adjust_meta(-8).unwrap();
+    assert!(egress.prepare(XdpFrame::from(packet), &own).is_none());
+    assert_eq!((egress.stats().copy_failed, own.inflight().out, other.inflight().out), (1, 0, 0));
 }
 
 #[test]

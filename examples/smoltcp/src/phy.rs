@@ -50,8 +50,8 @@ impl<D: Device> Phy<D> {
     pub fn turn(&mut self) -> usize {
         let moved = self.device.transmit(&mut self.queue) + self.device.complete(&mut self.done, usize::MAX);
         self.done.flush();
-        self.reserve(); // before the device takes what the pool has
-        if !self.burst.is_empty() {
+        // The reserve comes before the device, which takes all that the pool has.
+        if self.reserve() == 0 || !self.burst.is_empty() {
             return moved;
         }
         let received = self.device.receive(&self.pool, &mut self.burst, BURST);
@@ -119,11 +119,8 @@ pub struct RxToken<'a>(XdpBuff, &'a mut [u8]);
 
 impl phy::RxToken for RxToken<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
-        if !self.0.has_frags() {
-            return read(self.0.data());
-        }
-        let len = self.0.copy_to(self.1);
-        read(&self.1[..len])
+        let len = if self.0.has_frags() { self.0.copy_to(self.1) } else { 0 };
+        read(if len > 0 { &self.1[..len] } else { self.0.data() })
     }
 }
 

@@ -239,11 +239,14 @@ fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
     let mut source = Source { now: frame.data(), frags: frame.frags().iter() };
     let mut copied = source.read(packet.data_mut());
     copied += packet.frags_mut().iter_mut().map(|frag| source.read(frag.data_mut())).sum::<usize>();
+    if copied != frame.len() {
+        return None; // the CPU cannot read or write all of it
+    }
     let meta = frame.meta();
     if !meta.is_empty() && packet.adjust_meta(-(meta.len() as isize)).is_ok() {
         packet.meta_mut().copy_from_slice(meta);
     }
-    (copied == frame.len()).then_some(packet) // the CPU can read and write all of it
+    Some(packet)
 }
 
 /// Reads over all buffers of a frame.

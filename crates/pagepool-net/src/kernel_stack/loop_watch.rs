@@ -3,6 +3,7 @@
 //! When   the XDP program: at the start, before the first packets, and 10 times a second while packets pass.
 //!        The namespace: before each burst, if the BPF program cannot compare it.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,8 @@ use pagepool_link::{Netlink, XdpMode};
 use crate::interface::lookup;
 
 const EVERY: Duration = Duration::from_millis(100);
+/// An interface in a bond in a bridge, and more.
+const LEVELS: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct LoopWatch {
@@ -33,35 +36,44 @@ impl LoopWatch {
         self.netlink.namespace()
     }
 
-    /// Whether to look again, now.
-    pub(super) fn is_due(&mut self) -> bool {
+    /// Looks, if it is time to.
+    pub(super) fn look_if_due(&mut self) -> Result<Option<String>, Error> {
         let now = Instant::now();
-        let is_due = now >= self.next;
-        if is_due {
-            self.next = now + EVERY;
+        if now < self.next {
+            return Ok(None);
         }
-        is_due
+        let found = self.look()?;
+        self.next = now + EVERY;
+        Ok(found)
     }
 
-    /// Whether the interface has a generic XDP program.
-    pub(super) fn would_loop(&mut self) -> Result<bool, Error> {
-        let link = self.netlink.link_at(self.index).map_err(lookup::system)?;
-        let programs = link.map(|link| link.xdp).unwrap_or_default();
-        Ok(programs.iter().any(|attached| attached.mode == XdpMode::Generic))
+    /// The interface, or the bridge or bond above it, that has a generic XDP program.
+    pub(super) fn look(&mut self) -> Result<Option<String>, Error> {
+        let mut index = Some(self.index);
+        for _ in 0..LEVELS {
+            let link = index.map(|index| self.netlink.link_at(index)).transpose().map_err(lookup::system)?;
+            let Some(link) = link.flatten() else { break };
+            if link.xdp.iter().any(|attached| attached.mode == XdpMode::Generic) {
+                return Ok(Some(link.name));
+            }
+            index = link.master;
+        }
+        Ok(None)
     }
 
     /// Compares the thread's namespace with this one from now on.
-    pub(super) fn compare_namespaces(&mut self) {
-        self.here = namespace_of_thread();
+    pub(super) fn compare_namespaces(&mut self) -> io::Result<()> {
+        self.here = Some(namespace_of_thread()?);
+        Ok(())
     }
 
     /// Whether this thread is in another namespace. False if that is not compared.
     pub(super) fn is_elsewhere(&self) -> bool {
-        self.here.is_some() && namespace_of_thread() != self.here
+        self.here.is_some() && namespace_of_thread().ok() != self.here
     }
 }
 
 /// The number of the thread's network namespace.
-fn namespace_of_thread() -> Option<u64> {
-    Some(std::fs::metadata("/proc/thread-self/ns/net").ok()?.ino())
+fn namespace_of_thread() -> io::Result<u64> {
+    Ok(std::fs::metadata("/proc/thread-self/ns/net")?.ino())
 }

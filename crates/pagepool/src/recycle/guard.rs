@@ -46,6 +46,16 @@ pub struct Guard<T> {
 #[repr(align(64))]
 struct OwnersLine(AtomicU32);
 
+/// A plain section. It ends with this value, even if its work panics.
+struct PlainSection<'a>(&'a AtomicU32);
+
+impl Drop for PlainSection<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.store(0, Release); // pairs with alone()
+    }
+}
+
 impl<T> Deref for Guard<T> {
     type Target = T;
     #[inline(always)]
@@ -69,34 +79,25 @@ impl<T> Guard<T> {
     /// lock.
     #[inline(always)]
     pub fn owned<R>(&self, work: impl FnOnce() -> R) -> R {
-        if !self.enter() {
-            return self.owned_with_lock(work);
+        match self.enter() {
+            Some(_section) => work(),
+            None => self.owned_with_lock(work),
         }
-        let done = work();
-        self.busy.0.store(0, Release); // pairs with alone()
-        done
     }
 
     /// [`owned`](Self::owned), unless that needs the lock.
     #[inline(always)]
     pub(crate) fn plainly<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
-        self.enter().then(|| {
-            let done = work();
-            self.busy.0.store(0, Release); // pairs with alone()
-            done
-        })
+        self.enter().map(|_section| work())
     }
 
     /// Begins a plain section of the owner, unless it needs the lock.
     #[inline(always)]
-    fn enter(&self) -> bool {
+    fn enter(&self) -> Option<PlainSection<'_>> {
         self.busy.0.store(1, Relaxed);
         free_fence(); // pairs with alone(); without free fences the limit is always 0
-        let plain = self.limit.load(Relaxed) != 0;
-        if !plain {
-            self.busy.0.store(0, Release);
-        }
-        plain
+        let section = PlainSection(&self.busy.0);
+        (self.limit.load(Relaxed) != 0).then_some(section)
     }
 
     #[inline(never)]

@@ -211,6 +211,17 @@ fn too_few_pages_only_slow_it_down() {
 }
 
 #[test]
+fn too_few_pages_for_jumbo_packets_only_slow_it_down() {
+    for pages in [66, 67, 68, 72] {
+        let mut hosts = Hosts::new(&Params { mtu: 8000, ring: 64, pages, ..Default::default() });
+        hosts.connect(Service::Generate, [0, 1 << 20]);
+        hosts.until("the stream is over", |hosts| hosts.streams[0].is_over);
+        bulk(&mut hosts, 1 << 20);
+        hosts.finish();
+    }
+}
+
+#[test]
 fn closed_at_full_load_no_buffer_is_missing() {
     for steps in [1, 2, 5, 10, 50, 100, 500] {
         let mut hosts =
