@@ -1271,9 +1271,9 @@ struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
  * Ownership: the address ends.
  * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out because it
  *     was returned before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
- * Cost: a lookup; for a whole page on the owner's thread no atomic operation, unless another thread returned
- *     an address of the pool shortly before: then a lock. On other threads two locks and, seldom, a wait for
- *     the owner of about a microsecond.
+ * Cost: a lookup. A whole page on the owner's thread costs no atomic operation, unless another thread
+ *     returned an address of the pool shortly before: then a lock. On any other thread it costs the lock of
+ *     the handle and the lock of the addresses and, seldom, a wait of about a microsecond for the owner.
  */
 int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
 
@@ -1284,8 +1284,8 @@ int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
  * Ownership: every address ends.
  * Errors: the error of the first address that failed; all others are still returned. -EINVAL for a NULL
  *     array.
- * Cost: a lookup, on other threads than the owner's also a lock, once per call. The other lock and the wait
- *     of pagepool_put_addr once per 64 addresses.
+ * Cost: a lookup each. On any thread except the owner's: the lock of the handle once per call, and the lock
+ *     of the addresses, with its wait, once per 64 addresses.
  */
 int pagepool_put_addr_bulk(struct pagepool *pool, const uint64_t *addrs, size_t n);
 
