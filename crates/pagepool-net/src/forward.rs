@@ -44,6 +44,7 @@ mod port_sleep;
 mod published;
 mod published_device;
 mod stack;
+mod stack_calls;
 mod stats;
 
 use std::os::fd::BorrowedFd;
@@ -406,22 +407,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.showing.shown(self.poll_list.moves());
     }
 
-    /// Calls a stack whose time has come. Returns how many frames it sent.
-    #[inline]
-    fn flush_due_stack(&mut self) -> usize {
-        if self.stack.due().is_none_or(|due| due > Instant::now()) {
-            return 0;
-        }
-        self.flush_stack();
-        self.transmit()
-    }
-
-    #[inline]
-    fn flush_stack(&mut self) {
-        let Self { stack, ports, poll_list, routes, .. } = self;
-        stack.flush(&mut Outlets { ports, poll_list, routes });
-    }
-
     /// Polls each port that does not rest.
     fn round(&mut self) -> usize {
         self.meter.start(&mut self.ports, self.poll_list.all_polled());
@@ -478,11 +463,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.outlets().send(port, frame)
     }
 
-    /// The ports, as the stack gets them.
-    fn outlets(&mut self) -> Outlets<'_> {
-        Outlets { ports: &mut self.ports, poll_list: &mut self.poll_list, routes: &self.routes }
-    }
-
     /// Measures about one in `rounds` of the rounds that move packets, beginning with the next: 1 is every
     /// round, 0 none, the default. Every round costs about 4 cycles per packet in full bursts of 64.
     /// [`cycles`](Self::cycles) covers only measured rounds: divide by their packets.
@@ -524,19 +504,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// with a zero timeout now and then, to close devices that are gone.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         self.sleep_until_due(timeout, Self::sleep_for)
-    }
-
-    /// Sleeps no longer than the stack allows.
-    fn sleep_until_due(
-        &mut self,
-        timeout: Duration,
-        sleep: impl FnOnce(&mut Self, Duration) -> Wake,
-    ) -> Wake {
-        let Some(due) = self.stack.due() else { return sleep(self, timeout) };
-        match sleep(self, timeout.min(due.saturating_duration_since(Instant::now()))) {
-            Wake::Timeout if due <= Instant::now() => Wake::Ready,
-            wake => wake,
-        }
     }
 
     fn sleep_for(&mut self, timeout: Duration) -> Wake {
@@ -647,11 +614,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// The handler.
     pub fn handler(&self) -> &P {
         &self.handler
-    }
-
-    /// The stack that gets passed packets.
-    pub fn stack_mut(&mut self) -> &mut S {
-        &mut self.stack
     }
 
     /// Closes all ports, and returns the handler with its state.
