@@ -109,7 +109,7 @@ fn options_of_af_xdp_are_refused_for_a_tap() {
         (&["drop", "tap:t0", "--mode", "copy"], "--mode applies only to AF_XDP sockets"),
         (&["gen", "tap:t0", "--tx-mode", "ring"], "--tx-mode applies only to AF_XDP sockets"),
         (&["drop", "tap:t0", "--queues", "1"], "t0 has no queue 1"),
-        (&["drop", "tap:lo"], "no TAP"),
+        (&["drop", "tap:lo"], "is not a TAP"),
         (&["drop", "tap:"], "1 to 15 bytes"),
         (&["forward", "tap:t0", "tap:t0"], "another program uses this TAP"),
     ] {

@@ -414,9 +414,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         moved += self.transmit();
         let mut number = 0;
         while let Some(at) = self.poll_list.polled(number) {
-            let came = self.take_handed_over(at) + self.receive(at);
+            let handed = self.take_handed_over(at);
+            let came = self.receive(at);
             if came > 0 {
-                moved += came + self.transmit();
+                self.flush_stack(); // not within `receive`, whose loops then take two more instructions
+            }
+            if handed + came > 0 {
+                moved += handed + came + self.transmit();
             }
             number += 1;
         }
@@ -675,7 +679,6 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 sent = self.send_burst(at, &mut received);
                 self.carry_out(at, &mut received);
             }
-            self.flush_stack();
             self.meter.lap(LoopPart::Handle, n);
             put_packets(if all_end { &mut received } else { &mut self.ended });
             self.meter.lap(LoopPart::Return, n);
