@@ -137,6 +137,7 @@ impl HandleBits {
 
     /// Start in the area of a plain page, or of a fragment at a multiple of 8; for other fragments without
     /// the lowest three bits. Meaningless for a page that may have references.
+    #[cfg(any(test, all(target_arch = "x86_64", not(miri))))] // only a prefetch asks
     #[inline(always)]
     pub(crate) fn start_in_eights(self, of: BasePage) -> u64 {
         let in_base_page = self.0 >> (32 + LEN_BITS - 3) & u64::from(OFFSET_MASK << 3);
