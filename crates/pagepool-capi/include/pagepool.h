@@ -1105,8 +1105,8 @@ size_t pagepool_buf_offset(struct pagepool_buf *buf);
 uint64_t pagepool_buf_dma_addr(struct pagepool_buf *buf);
 
 /**
- * Returns the number of the buffer's page in its arena, counted in base pages (pages of order 0). A page of a
- * higher order has the number of its first base page. UINT32_MAX for a bad handle.
+ * Returns the number of the buffer's page in its arena, counted in base pages (pages of order 0). A page of
+ * a higher order has the number of its first base page. UINT32_MAX for a bad handle.
  *
  * Thread: the one that holds the buffer.
  * Cost: a lookup.

@@ -1,7 +1,7 @@
 //! Opens devices by name. One table has one row per kind of device.
 //!
-//! A name is a scheme and an argument: `af_xdp:eth0`, `tap:tap0`, `memory:`. A new kind of device is a file with its
-//! [`Device`](crate::Device) and the function that opens it, and a row in [`DRIVERS`].
+//! A name is a scheme and an argument: `af_xdp:eth0`, `tap:tap0`, `memory:`. A new kind of device is a file
+//! with its [`Device`](crate::Device) and the function that opens it, and a row in [`DRIVERS`].
 
 mod af_xdp;
 mod memory;

@@ -96,6 +96,16 @@ enum PortRoute {
     There(HandoffTx),
 }
 
+impl PortRoute {
+    /// The index of a port with a device.
+    fn place(routes: &[Self], port: PortId) -> Option<usize> {
+        match routes.get(port.0 as usize)? {
+            Self::Here(at) => Some(*at),
+            Self::There(_) => None,
+        }
+    }
+}
+
 /// Receives packets, calls the handler, and carries out its verdicts, on the thread that made it.
 ///
 /// ```
@@ -504,8 +514,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     ///
     /// It sleeps at once on all devices, all pools made with `wakeup`, all handoffs, and its
     /// [`waker`](Self::waker). It wakes in time for its stack ([`due`](Stack::due)), and as often as a device
-    /// must be polled: once a second for AF_XDP, more often while that sends. A loop that never sleeps calls it
-    /// with a zero timeout now and then, to close devices that are gone.
+    /// must be polled: once a second for AF_XDP, more often while that sends. A loop that never sleeps calls
+    /// it with a zero timeout now and then, to close devices that are gone.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         self.sleep_until_due(timeout, Self::sleep_for)
     }
@@ -629,12 +639,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         PortId(self.routes.len() as u32)
     }
 
-    /// The index of a port with a device.
     fn place(&self, port: PortId) -> Option<usize> {
-        match self.routes.get(port.0 as usize)? {
-            PortRoute::Here(at) => Some(*at),
-            PortRoute::There(_) => None,
-        }
+        PortRoute::place(&self.routes, port)
     }
 
     fn take_handed_over(&mut self, at: usize) -> usize {

@@ -24,6 +24,7 @@ use crate::forward::{Ingress, Outlets, Stack};
 use crate::interface::lookup;
 use crate::sys::remedy::failed_unless;
 use crate::sys::{capability, errno};
+use crate::xsk::descriptor::Descriptor;
 use crate::xsk::{RxMetadataReader, VlanTag};
 use loop_watch::LoopWatch;
 use published::PublishedStack;
@@ -36,15 +37,6 @@ const GATHERED: usize = 64 << 10;
 /// Where a VLAN tag goes: behind both MAC addresses.
 const MACS: usize = 12;
 const TAG: usize = 4;
-
-/// An entry, in the layout of an AF_XDP ring. Linux: `struct xdp_desc`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct Entry {
-    addr: u64,
-    len: u32,
-    options: u32,
-}
 
 /// The kernel's network stack behind an interface. It receives the packets that a handler passes.
 ///
@@ -68,8 +60,8 @@ struct Entry {
 /// ```
 ///
 /// It serves one interface: packets of every port go up there. For several interfaces, write a [`Stack`] that
-/// holds one `KernelStack` for each, chooses by [`Ingress::port`], and passes each [`flush`](Stack::flush) on:
-/// without it packets wait for further ones. A closure as a stack has no `flush`.
+/// holds one `KernelStack` for each, chooses by [`Ingress::port`], and passes each [`flush`](Stack::flush)
+/// on: without it packets wait for further ones. A closure as a stack has no `flush`.
 ///
 /// The kernel verifies checksums again, as for a card that does not. A packet whose checksum the sender left
 /// to hardware (a veth's peer with `tx-checksum` on) is dropped: turn that offload off. The
@@ -83,7 +75,7 @@ pub struct KernelStack {
     /// The program, or why it no longer runs.
     program: Result<BpfRun, String>,
     /// The first `packets.len()` are in use. The program reads them.
-    entries: Box<[Entry; MOST]>,
+    entries: Box<[[u64; 2]; MOST]>,
     packets: Vec<XdpBuff>,
     gathered: Vec<u8>,
     watch: LoopWatch,
@@ -111,7 +103,7 @@ impl KernelStack {
                           again: attach the program in driver mode, or pass packets to a TAP";
             return Err(parameter("interface", interface, remedy));
         }
-        let entries = Box::new([Entry::default(); MOST]);
+        let entries = Box::new([[0; 2]; MOST]);
         let program = load(&mut watch, link.index, &entries)?;
         Ok(Self {
             interface: interface.into(),
@@ -126,9 +118,9 @@ impl KernelStack {
         })
     }
 
-    /// Puts back VLAN tags that the card removed, as this reader finds them. Without this the kernel gets such
-    /// packets untagged. A packet with less than 4 bytes of headroom is refused. The handler must not read the
-    /// metadata itself, or move the packet's beginning: then no tag is found.
+    /// Puts back VLAN tags that the card removed, as this reader finds them. Without this the kernel gets
+    /// such packets untagged. A packet with less than 4 bytes of headroom is refused. The handler must not
+    /// read the metadata itself, or move the packet's beginning: then no tag is found.
     pub fn put_back_tags(mut self, reader: RxMetadataReader) -> Self {
         self.tags = Some(reader);
         self
@@ -147,7 +139,7 @@ impl KernelStack {
 }
 
 /// Loads the program that checks the namespace; if the kernel has no such helper, the one that does not.
-fn load(watch: &mut LoopWatch, index: u32, entries: &[Entry; MOST]) -> Result<BpfRun, Error> {
+fn load(watch: &mut LoopWatch, index: u32, entries: &[[u64; 2]; MOST]) -> Result<BpfRun, Error> {
     let copies = |namespace| Copies {
         direction: Direction::Up,
         namespace,
@@ -200,7 +192,7 @@ impl Stack for KernelStack {
             self.stats.refused += 1;
             return Err(packet);
         };
-        self.entries[self.packets.len()] = Entry { addr, len: len as u32, options: 0 };
+        self.entries[self.packets.len()] = Descriptor { addr, len: len as u32, options: 0 }.to_words();
         self.packets.push(packet);
         Ok(())
     }
@@ -225,8 +217,8 @@ impl KernelStack {
         }
     }
 
-    /// Copies a packet of several buffers to one place, for which there is room. `None` if the CPU cannot read
-    /// all of it.
+    /// Copies a packet of several buffers to one place, for which there is room. `None` if the CPU cannot
+    /// read all of it.
     fn gather(&mut self, packet: &XdpBuff) -> Option<*const u8> {
         let start = self.gathered.len();
         self.gathered.resize(start + packet.len(), 0); // never moves: it has the capacity
@@ -277,7 +269,7 @@ impl KernelStack {
     fn run(&mut self, next: usize) -> Option<usize> {
         let program = self.program.as_ref().ok()?;
         let entries = &self.entries[next..self.packets.len()];
-        let batch = RunBatch::of(entries.iter().map(|entry| (entry.addr, entry.len)))?;
+        let batch = RunBatch::of(entries.iter().map(|entry| Descriptor::of_words(*entry).place()))?;
         self.stats.runs += 1;
         match program.run(batch, next as u32) {
             Ok(Some(result)) => {
@@ -310,8 +302,8 @@ fn touch(packet: &XdpBuff) {
     std::hint::black_box(packet.data().last());
 }
 
-/// Inserts a VLAN tag behind the MAC addresses. Returns whether there was room before them. Without its tag, a
-/// packet would go to another network.
+/// Inserts a VLAN tag behind the MAC addresses. Returns whether there was room before them. Without its tag,
+/// a packet would go to another network.
 fn put_back(packet: &mut XdpBuff, tag: VlanTag) -> bool {
     if packet.adjust_head(-(TAG as isize)).is_err() {
         return false;

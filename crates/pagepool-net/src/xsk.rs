@@ -40,7 +40,7 @@
 mod bpf;
 mod bpf_batch;
 mod check_pool;
-mod descriptor;
+pub(crate) mod descriptor;
 mod device;
 mod grace_period;
 mod layout;

@@ -66,6 +66,13 @@ fn try_device_on(
     Ok((XskDevice::open(params, &umem, &pool)?, pool))
 }
 
+/// `near0` in this thread's namespace, with its other end; `None` after a line that says what is missing.
+fn near(name: &str) -> Option<Rc<Veth>> {
+    let missing = veth::missing();
+    missing.iter().for_each(|why| println!("SKIP {name}: {why}"));
+    missing.is_none().then(|| Veth::new(1, 1500))
+}
+
 /// Polls until `stop`, with a handler that passes all packets. Calls `ready` when the device has buffers.
 fn pass_all(
     (device, pool): (XskDevice, Bound),
@@ -380,11 +387,7 @@ fn bursts_go_up_in_order_in_few_calls() {
 
 #[test]
 fn a_call_passes_64_packets_and_buffers_return() {
-    let name = "64 packets per call";
-    if let Some(why) = veth::missing() {
-        return println!("SKIP {name}: {why}");
-    }
-    let _veth = Veth::new(1, 1500);
+    let Some(_veth) = near("64 packets per call") else { return };
     let mut stack = KernelStack::new("near0").expect("root may load it");
     let tap = FrameSocket::tap_here("near0").expect("it is there");
     let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).expect("it is free");
@@ -487,11 +490,7 @@ fn route(namespace: &pagepool_link::Namespace, to: &str, via: &str) {
 
 #[test]
 fn a_generic_program_is_refused_with_the_reason() {
-    let name = "a generic XDP program";
-    if let Some(why) = veth::missing() {
-        return println!("SKIP {name}: {why}");
-    }
-    let _veth = Veth::new(1, 1500);
+    let Some(_veth) = near("a generic XDP program") else { return };
     let _generic = Redirect::attach("near0", Attach::Generic, false).expect("any interface has it");
     let error = KernelStack::new("near0").expect_err("each packet would come back").to_string();
     let starts = "interface is near0, but must be an interface without a generic XDP program";
@@ -502,11 +501,7 @@ fn a_generic_program_is_refused_with_the_reason() {
 
 #[test]
 fn a_later_generic_program_stops_it_before_a_loop() {
-    let name = "a later generic program";
-    if let Some(why) = veth::missing() {
-        return println!("SKIP {name}: {why}");
-    }
-    let veth = Veth::new(1, 1500);
+    let Some(veth) = near("a later generic program") else { return };
     let stack = KernelStack::new("near0").expect("there is no program yet");
     let (device, pool) = device(Attach::Generic, false);
     let far = FrameSocket::open(veth.far(), "far0").expect("it is there");
@@ -530,11 +525,7 @@ fn a_later_generic_program_stops_it_before_a_loop() {
 
 #[test]
 fn a_missing_capability_is_named() {
-    let name = "a missing capability";
-    if let Some(why) = veth::missing() {
-        return println!("SKIP {name}: {why}");
-    }
-    let _veth = Veth::new(1, 1500);
+    let Some(_veth) = near("a missing capability") else { return };
     let error = veth::without(&[CAP_PERFMON, CAP_SYS_ADMIN], || KernelStack::new("near0").map(drop));
     let error = error.expect_err("the program reads memory").to_string();
     assert!(error.contains("CAP_PERFMON") && !error.contains("CAP_BPF"), "{error}");
@@ -542,11 +533,7 @@ fn a_missing_capability_is_named() {
 
 #[test]
 fn in_another_namespace_it_stops_and_nothing_leaks() {
-    let name = "another namespace";
-    if let Some(why) = veth::missing() {
-        return println!("SKIP {name}: {why}");
-    }
-    let veth = Veth::new(1, 1500);
+    let Some(veth) = near("another namespace") else { return };
     let stack = KernelStack::new("near0").expect("root may load it");
     let (device, pool) = device(Attach::Native, false);
     let far = FrameSocket::open(veth.far(), "far0").expect("it is there");
@@ -617,7 +604,8 @@ fn what_a_card_receives_goes_up_once() {
         let watcher = threads.spawn(|| {
             let (mut seen, mut number, mut packet) = (Vec::new(), 0, vec![0; 2048]);
             while seen.len() < 50 && start.elapsed() < veth::LIMIT {
-                let _ = far.send(&frame(number, 60 + number as usize % 900)); // while the link restarts it may be lost
+                // While the link restarts it may be lost.
+                let _ = far.send(&frame(number, 60 + number as usize % 900));
                 number += 1;
                 while tap.wait(Duration::from_millis(20)) {
                     match tap.receive(&mut packet) {

@@ -245,7 +245,7 @@ fn senders_on_two_cpus_reach_two_queues() {
         let mut seen: [Vec<(u32, usize)>; 2] = Default::default();
         for number in 0..400 {
             let cpu = cpus[number % 2];
-            veth::pin(cpu);
+            pagepool_lab::pin(cpu).expect("it may run there");
             assert!(far.send(&packet(cpu as u32 % 2, number)));
             let (mut packets, start) = (Vec::with_capacity(8), Instant::now());
             while packets.is_empty() && start.elapsed() < LIMIT {

@@ -198,7 +198,7 @@ fn echo(socket: &mut tcp::Socket<'_>, scratch: &mut [u8]) {
     }
 }
 
-/// Answers a request, whatever it is, and ends the connection.
+/// Answers any request, and ends the connection.
 fn greet(socket: &mut tcp::Socket<'_>) {
     let is_whole = socket.peek(SCRATCH).is_ok_and(|bytes| bytes.ends_with(b"\r\n\r\n"));
     if is_whole && socket.can_send() {

@@ -132,8 +132,8 @@ pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
     value_or(u64::MAX, || read(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
 }
 
-/// Returns the number of the buffer's page in its arena, counted in base pages (pages of order 0). A page of a
-/// higher order has the number of its first base page. UINT32_MAX for a bad handle.
+/// Returns the number of the buffer's page in its arena, counted in base pages (pages of order 0). A page of
+/// a higher order has the number of its first base page. UINT32_MAX for a bad handle.
 ///
 /// Thread: the one that holds the buffer.
 /// Cost: a lookup.

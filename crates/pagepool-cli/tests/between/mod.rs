@@ -15,7 +15,6 @@ use pagepool_lab::{FrameSocket, TempFolder, or_skip};
 use pagepool_link::{Namespace, TwoHosts, TwoHostsParams};
 use pagepool_net::{NumberedFrames, Tally};
 use pagepool_watch::{Life, RunFolder};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 
 use crate::program::NAP;
@@ -33,9 +32,7 @@ pub fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
 
 /// Keeps this thread to a CPU.
 pub fn keep_to(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).expect("it is allowed");
+    pagepool_lab::pin(cpu).expect("it is allowed");
 }
 
 /// Counters of a packet that a queue lost before it received it.

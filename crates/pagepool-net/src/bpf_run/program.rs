@@ -58,7 +58,7 @@
 //!   r3 = direction                ; 0: it sends them; 1 (BPF_F_INGRESS): its stack receives them
 //!   call bpf_clone_redirect       ; helper 13
 //!   if r0 s< 0 goto out
-//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: a queue dropped this packet or another one, or the interface is down
+//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: a queue dropped a packet, or the interface is down
 //!   r9 += 1
 //!   if r0 == 0 goto next
 //!   r1 = *(u64 *)(r10 - 8)        ; NET_XMIT_DROP: it was dropped
@@ -77,9 +77,9 @@
 //!   exit
 //! ```
 //!
-//! `bpf_get_netns_cookie` here requires Linux 6.15. Before, the program cannot know that a thread is in another
-//! network namespace than the interface: without a cookie, the lines up to `elsewhere` are left out, and the
-//! caller must check.
+//! `bpf_get_netns_cookie` here requires Linux 6.15. On older kernels the program cannot know that a thread is
+//! in another network namespace than the interface: without a cookie, the lines about it are left out, and
+//! the caller must check.
 
 use crate::sys::bpf::assembler::{
     ADD, ADD_IMM, Code, IF_ABOVE_IMM, IF_BELOW_IMM, IF_EQUAL, IF_EQUAL_IMM, IF_NEGATIVE, IF_NOT_BELOW,

@@ -15,8 +15,8 @@ counters! {
     ///
     /// If it rises: normal.
     rx_bytes,
-    /// Packets lost because the device had no buffer for them or the receive ring was full. For a TAP, those
-    /// that the kernel dropped because too many waited.
+    /// Packets lost because the device had no buffer for them or the receive ring was full. For a TAP:
+    /// packets that the kernel dropped because its queue was full.
     ///
     /// If it rises: the pool was empty (`alloc_failed`), the rings are too small, or the thread is too slow.
     rx_no_buffer,
@@ -97,7 +97,8 @@ counters! {
     ///
     /// If it rises: normal. In copy mode it is most of the cost per packet.
     call_ticks,
-    /// Calls to send frames that the driver refused with EINVAL, ENXIO or ENETDOWN, or that a TAP refused with EIO.
+    /// Calls to send frames that the driver refused with EINVAL, ENXIO or ENETDOWN, or that a TAP refused
+    /// with EIO.
     ///
     /// If it rises: the interface is down, or zero copy sends nothing because no XDP program is attached.
     calls_refused,

@@ -6,8 +6,7 @@ use pagepool::{Arena, Error, Pool, PoolParams};
 
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
-use super::queues::Queues;
-use crate::error::parameter;
+use super::queues::{Queues, open_single};
 use crate::mem_nic::nic_domain::NicDomain;
 use crate::mem_nic::{MemNicParams, mem_nic};
 
@@ -16,17 +15,10 @@ pub(super) fn open(
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-    let open = |nic: &Queues<'_>| {
-        let queues = nic.numbers.iter();
-        queues.map(|&queue| open_one(nic.argument, queue, params, arena)).collect()
-    };
-    nics.iter().map(open).collect()
+    open_single(nics, "a NIC in memory", |name| open_one(name, params, arena))
 }
 
-fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> Result<OpenedDevice, Error> {
-    if queue != 0 {
-        return Err(parameter("queue", queue, "0: a NIC in memory has one queue"));
-    }
+fn open_one(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Result<OpenedDevice, Error> {
     let defaults = MemNicParams::default();
     let name = if name.is_empty() { defaults.name } else { name.into() };
     let domain = NicDomain::new(&*name);

@@ -1,5 +1,10 @@
 //! The queues to open of one device.
 
+use pagepool::Error;
+
+use super::opened_device::OpenedDevice;
+use crate::error::parameter;
+
 /// Queues of a device whose name was found in the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Queues<'a> {
@@ -7,4 +12,18 @@ pub struct Queues<'a> {
     pub argument: &'a str,
     /// The numbers of its queues.
     pub numbers: &'a [u32],
+}
+
+/// Opens each device of a kind with one queue.
+pub(super) fn open_single(
+    devices: &[Queues<'_>],
+    kind: &str,
+    open: impl Fn(&str) -> Result<OpenedDevice, Error>,
+) -> Result<Vec<Vec<OpenedDevice>>, Error> {
+    let open_one = |name: &str, queue: u32| match queue {
+        0 => open(name),
+        _ => Err(parameter("queue", queue, format!("0: {kind} has one queue"))),
+    };
+    let queues_of = |of: &Queues<'_>| of.numbers.iter().map(|&queue| open_one(of.argument, queue)).collect();
+    devices.iter().map(queues_of).collect()
 }

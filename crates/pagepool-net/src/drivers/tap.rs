@@ -7,8 +7,7 @@ use pagepool_link::Tap;
 
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
-use super::queues::Queues;
-use crate::error::parameter;
+use super::queues::{Queues, open_single};
 use crate::interface::lookup;
 use crate::tap::{TapDevice, TapParams};
 
@@ -17,17 +16,10 @@ pub(super) fn open(
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-    let open = |tap: &Queues<'_>| {
-        let queues = tap.numbers.iter();
-        queues.map(|&queue| open_one(tap.argument, queue, params, arena)).collect()
-    };
-    taps.iter().map(open).collect()
+    open_single(taps, "a TAP", |name| open_one(name, params, arena))
 }
 
-fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> Result<OpenedDevice, Error> {
-    if queue != 0 {
-        return Err(parameter("queue", queue, "0: a TAP has one queue"));
-    }
+fn open_one(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Result<OpenedDevice, Error> {
     let tap = match params.taps.iter().find(|tap| tap.name() == name) {
         Some(open) => open.clone(),
         None => Arc::new(Tap::open(name).map_err(lookup::system)?),

@@ -70,11 +70,7 @@ impl Outlets<'_> {
         Some(self.ports[self.place(port)?].device.info())
     }
 
-    /// The index of a port with a device.
     fn place(&self, port: PortId) -> Option<usize> {
-        match self.routes.get(port.0 as usize)? {
-            PortRoute::Here(at) => Some(*at),
-            PortRoute::There(_) => None,
-        }
+        PortRoute::place(self.routes, port)
     }
 }

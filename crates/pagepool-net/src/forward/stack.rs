@@ -36,9 +36,9 @@ pub trait Stack {
     }
 
     /// When [`flush`](Self::flush) must be called even without a packet. The forwarder asks after each round,
-    /// and wakes by then. `flush` must set a later time, or the forwarder never sleeps. A stack that keeps frames
-    /// because a port has no [room](Outlets::room) sets one some microseconds ahead: room alone leads to no
-    /// call. `None` by default: only bursts lead to calls.
+    /// and wakes by then. `flush` must set a later time, or the forwarder never sleeps. A stack that keeps
+    /// frames because a port has no [room](Outlets::room) sets one some microseconds ahead: room alone leads
+    /// to no call. `None` by default: only bursts lead to calls.
     #[inline]
     fn due(&self) -> Option<Instant> {
         None

@@ -10,9 +10,10 @@ counters! {
     ///
     /// If it rises: normal.
     passed,
-    /// Packets that the kernel did not accept, which were dropped. Its backlog was full, the interface was down
-    /// or removed, or the stack has stopped: a generic XDP program was attached, or the forwarder ran in another
-    /// network namespace. Packets shorter than an Ethernet header also count.
+    /// Packets that the kernel did not accept, which were dropped. Its backlog was full, the interface was
+    /// down or removed, or the stack has stopped: a generic XDP program was attached, or the forwarder ran in
+    /// another network namespace. Also packets that are shorter than an Ethernet header, that the CPU cannot
+    /// read, or that have no room for their VLAN tag.
     ///
     /// If it rises: raise `net.core.netdev_max_backlog`, or check the interface.
     refused,

@@ -3,8 +3,8 @@
 //! receiving side gets them together.
 //!
 //! What   the other end of a [`Sender`](super::sender::Sender)'s rings, in our own memory. It takes packets,
-//!        lets a tc program ([`bpf_run`](crate::bpf_run)) copy and send up to 64 per call, and completes them,
-//!        because the kernel has copies.
+//!        lets a tc program ([`bpf_run`](crate::bpf_run)) copy and send up to 64 per call, and completes
+//!        them, because the kernel has copies.
 //! Few    packets go through the socket's own rings: a call of the BPF program costs as much as some packets.
 //!        So do packets that the program cannot send: in another network namespace than the interface's, on
 //!        an interface that is down, or shorter than a header.
@@ -247,8 +247,7 @@ impl BpfBatch {
     /// As many of the first `n` packets as one call sends.
     fn batch(&self, n: usize) -> Option<RunBatch> {
         let entry = self.waiting.look();
-        let packets = (0..n).map(|at| Descriptor::of_words(entry(at)));
-        RunBatch::of(packets.map(|packet| (packet.addr, packet.len)))
+        RunBatch::of((0..n).map(|at| Descriptor::of_words(entry(at)).place()))
     }
 
     /// Gives the kernel up to `waiting` packets. Returns how many.

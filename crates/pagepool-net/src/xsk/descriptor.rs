@@ -2,21 +2,26 @@
 
 /// Linux: `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Descriptor {
-    pub(super) addr: u64,
-    pub(super) len: u32,
-    pub(super) options: u32,
+pub(crate) struct Descriptor {
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) options: u32,
 }
 
 impl Descriptor {
     #[inline(always)]
-    pub(super) fn to_words(self) -> [u64; 2] {
+    pub(crate) fn place(self) -> (u64, u32) {
+        (self.addr, self.len)
+    }
+
+    #[inline(always)]
+    pub(crate) fn to_words(self) -> [u64; 2] {
         let ([a, b, c, d], [e, f, g, h]) = (self.len.to_ne_bytes(), self.options.to_ne_bytes());
         [self.addr, u64::from_ne_bytes([a, b, c, d, e, f, g, h])]
     }
 
     #[inline(always)]
-    pub(super) fn of_words([addr, rest]: [u64; 2]) -> Self {
+    pub(crate) fn of_words([addr, rest]: [u64; 2]) -> Self {
         let [a, b, c, d, e, f, g, h] = rest.to_ne_bytes();
         Self { addr, len: u32::from_ne_bytes([a, b, c, d]), options: u32::from_ne_bytes([e, f, g, h]) }
     }

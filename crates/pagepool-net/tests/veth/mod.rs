@@ -86,16 +86,6 @@ pub fn cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
-/// This thread runs on one CPU from now on.
-pub fn pin(cpu: usize) {
-    // SAFETY: zeroes are a set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the number is that of a CPU.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the kernel reads a set.
-    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
-}
-
 /// Sends this thread a signal that does nothing, again and again, until the value is dropped. One alone might
 /// come before the thread sleeps, on a busy machine, and would end nothing.
 pub fn interrupt_me(every: Duration) -> Interrupts {

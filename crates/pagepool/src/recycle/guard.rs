@@ -10,8 +10,8 @@
 //! Pairs  owner: `busy`, free fence, `limit`. Claimer: `limit`, heavy fence, `busy`. Either the owner sees 0
 //!        and takes the lock, or the claimer sees it busy and waits. `busy` 0 is Release, read with Acquire:
 //!        the claimer sees all that the section changed. The owner sets `limit` again under the lock.
-//! Who    `limit` is changed under the lock; `busy` by the owner. One owner's sections precede the next one's,
-//!        because the pool moves between them.
+//! Who    `limit` is changed under the lock; `busy` by the owner. One owner's sections precede the next
+//!        one's, because the pool moves between them.
 //! Cost   the owner: two stores and a load per section. A claim: the lock, and about 1,600 cycles if the
 //!        owner did not take it before.
 

@@ -29,8 +29,8 @@ pub struct TrafficSetup {
     /// The pools, in the order of the threads' ports, for the verdict at the end.
     pub pools: Vec<PoolRef>,
     pub interfaces: Vec<OpenedInterface>,
-    /// What redirects packets to the sockets, in the order of the interfaces with sockets; empty if nothing is
-    /// received.
+    /// What redirects packets to the sockets, in the order of the interfaces with sockets. Empty if nothing
+    /// is received.
     pub redirects: Vec<Arc<Redirect>>,
     /// Keeps XDP programs attached; see [`OpenedDevice::redirect`].
     pub attached: Vec<Arc<Redirect>>,
