@@ -9,6 +9,7 @@ pub(crate) mod open_params;
 pub(crate) mod opened_device;
 mod queues;
 mod tap;
+mod vhost_user;
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,6 +59,13 @@ pub const DRIVERS: &[Driver] = &[
         about: "a TAP, created if it does not exist",
         no_interface: None,
         open: tap::open,
+    },
+    Driver {
+        scheme: "vhost_user",
+        argument: "PATH[,server=1]",
+        about: "virtio queues of a vhost-user back end at a Unix socket",
+        no_interface: Some("a switch is behind it"),
+        open: vhost_user::open,
     },
     Driver {
         scheme: "memory",

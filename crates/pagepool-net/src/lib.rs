@@ -142,6 +142,8 @@ pub mod testing;
 #[cfg(not(loom))]
 #[path = "../tests/veth/mod.rs"]
 mod veth;
+mod vhost;
+mod virtio;
 pub mod xsk;
 mod zerocopy;
 

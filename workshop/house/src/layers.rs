@@ -145,6 +145,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "steering",
             "device",
             "forward",
+            "virtio",
+            "vhost",
             "mem_nic",
             "xsk",
             "kernel_stack",

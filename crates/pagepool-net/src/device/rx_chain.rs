@@ -89,6 +89,6 @@ impl RxChain {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.packet = None;
+        (self.packet, self.skipping) = (None, false);
     }
 }

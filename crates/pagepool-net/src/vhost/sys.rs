@@ -1,0 +1,62 @@
+//! Sending descriptors over a Unix socket (unix(7), SCM_RIGHTS), and looking whether its other end is there.
+
+// UNSAFETY: system calls; each wrapper says what makes its call sound.
+#![expect(unsafe_code)]
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use pagepool_link::sys::poll::{entry, poll};
+
+/// The most descriptors of a message.
+pub(super) const MAX_FILES: usize = 8;
+/// Room for a control message with these, aligned for its header.
+const CONTROL_WORDS: usize = 8;
+
+/// Sends all bytes, and the descriptors with the first of them. A closed other end is an error, not a signal.
+pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let sent = send_first(stream, bytes, files)?;
+    stream.write_all(&bytes[sent..])
+}
+
+fn send_first(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+    let len = size_of_val(&numbers[..]);
+    // SAFETY: both compute a length from a length.
+    let (space, total) = unsafe { (libc::CMSG_SPACE(len as u32), libc::CMSG_LEN(len as u32)) };
+    let mut control = [0u64; CONTROL_WORDS];
+    assert!(
+        files.len() <= MAX_FILES && space as usize <= size_of_val(&control),
+        "{len} bytes of descriptors"
+    );
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: a message header of zeros has no parts.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    if !files.is_empty() {
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = space as _;
+        let header =
+            libc::cmsghdr { cmsg_len: total as _, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
+        // SAFETY: the control message has room for its header, checked above, and is aligned for it.
+        unsafe { control.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
+        let data = size_of::<libc::cmsghdr>();
+        // SAFETY: behind the header there is room for the numbers, checked above.
+        let to = unsafe { control.as_mut_ptr().cast::<u8>().add(data) };
+        // SAFETY: they do not overlap, and `len` bytes are there on both sides.
+        unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr().cast(), to, len) };
+    }
+    // SAFETY: header, part and control message live until the call returns; the kernel only reads them.
+    let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the other end of a socket is closed.
+pub(super) fn is_closed(stream: &UnixStream) -> bool {
+    let mut entries = [entry(Some(stream.as_fd()))];
+    entries[0].events |= libc::POLLRDHUP;
+    poll(&mut entries, Duration::ZERO);
+    entries[0].revents & (libc::POLLHUP | libc::POLLRDHUP | libc::POLLERR) != 0
+}

@@ -1,0 +1,190 @@
+//! What the queue pairs of one back end share: the connection, its memory, and the features.
+//!
+//! Who    each pair's thread. A lock for changes of the connection; its number, which every call of a pair
+//!        reads, is an atomic.
+//! Loss   the pair that notices it closes the connection, and the number becomes 0. Each pair then takes back
+//!        its own buffers, on its own thread, before it starts its queues anew. The first pair whose pause is
+//!        over connects again.
+//! Cost   a call: one load. Nothing is shared that a packet changes.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use pagepool::{Arena, Error, Provider};
+
+use super::back_end::{BackEnd, QueueSetup, SharedRegion, Wanted};
+use super::sys::RingMemory;
+
+/// The pause before the next try to connect. It doubles, up to the second, while the back end answers and
+/// then fails, which may block for a second.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+
+/// The memory that a back end gets.
+#[derive(Debug)]
+pub(crate) struct PortMemory {
+    pub(crate) rings: Arc<RingMemory>,
+    /// The device's address of the rings.
+    pub(crate) rings_at: u64,
+    /// The packets' memory and its address, if the back end reaches it by a file.
+    pub(crate) arena: Option<(Arc<Arena>, u64)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// The number of the connection; 0 while there is none.
+    connection: AtomicU32,
+    state: Mutex<State>,
+    pub(super) memory: PortMemory,
+}
+
+#[derive(Debug)]
+struct State {
+    back_end: Box<dyn BackEnd>,
+    wanted: Wanted,
+    features: u64,
+    /// Connections ever made.
+    connections: u32,
+    next_try: Instant,
+    pause: Duration,
+}
+
+/// A connection, and the features that both sides have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connected {
+    pub(super) number: u32,
+    pub(super) features: u64,
+}
+
+impl Port {
+    /// A port that is not connected.
+    pub(crate) fn new(back_end: Box<dyn BackEnd>, wanted: Wanted, memory: PortMemory) -> Arc<Self> {
+        let (next_try, pause) = (Instant::now(), PAUSES[0]);
+        let state = State { back_end, wanted, features: 0, connections: 0, next_try, pause };
+        Arc::new(Self { connection: AtomicU32::new(0), state: Mutex::new(state), memory })
+    }
+
+    /// The number of the connection; 0 while there is none.
+    #[inline(always)]
+    pub(super) fn connection(&self) -> u32 {
+        self.connection.load(Ordering::Relaxed) // the lock orders what belongs to it
+    }
+
+    /// The connection, made if there is none. An error says why it cannot be made now.
+    pub(crate) fn connect(&self) -> Result<(), Error> {
+        self.connected(&mut self.lock()).map(drop)
+    }
+
+    /// The connection. Tries to make it, at most once in each pause. `None` without waiting if another pair
+    /// does that.
+    pub(super) fn reconnect(&self) -> Option<Connected> {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if self.connection() == 0 && Instant::now() < state.next_try {
+            return None;
+        }
+        self.connected(&mut state).ok()
+    }
+
+    fn connected(&self, state: &mut State) -> Result<Connected, Error> {
+        if self.connection() == 0 {
+            let start = Instant::now();
+            let done = state.back_end.connect(state.wanted, &self.memory.regions());
+            state.tried(start, done.is_ok());
+            state.features = done?;
+            state.connections = state.connections.wrapping_add(1).max(1);
+            self.connection.store(state.connections, Ordering::Relaxed);
+        }
+        Ok(Connected { number: self.connection(), features: state.features })
+    }
+
+    /// Starts a pair of queues, whose rings are empty, over this connection.
+    pub(super) fn start(&self, pair: u16, number: u32, queues: [QueueSetup<'_>; 2]) -> Result<(), Error> {
+        let mut state = self.lock();
+        if self.connection() != number {
+            return Err(Error::Busy { what: format!("{} closed the connection", state.back_end.name()) });
+        }
+        let done = state.back_end.start(pair, queues);
+        if done.is_err() {
+            self.lose(&mut state);
+        }
+        done
+    }
+
+    /// Closes this connection, whose back end has exited or breaks the rules.
+    pub(super) fn lost(&self, number: u32) {
+        let mut state = self.lock();
+        if self.connection() == number {
+            self.lose(&mut state);
+        }
+    }
+
+    /// Looks whether the back end of this connection is still there, unless another pair does.
+    pub(super) fn look(&self, number: u32) {
+        if let Ok(mut state) = self.state.try_lock()
+            && self.connection() == number
+            && state.back_end.is_gone()
+        {
+            self.lose(&mut state);
+        }
+    }
+
+    fn lose(&self, state: &mut State) {
+        state.back_end.disconnect();
+        self.connection.store(0, Ordering::Relaxed);
+    }
+
+    /// Stops a pair. False if the back end may still access its buffers.
+    pub(super) fn stop(&self, pair: u16, number: u32) -> bool {
+        let mut state = self.lock();
+        self.connection() != number || state.back_end.is_gone() || state.back_end.stop(pair)
+    }
+
+    /// How long a pair without a connection may sleep.
+    pub(super) fn pause(&self) -> Duration {
+        PAUSES[0]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Notes a try to connect: when it began, and whether it succeeded.
+    fn tried(&mut self, start: Instant, connected: bool) {
+        let [least, most] = PAUSES;
+        let blocked = start.elapsed() >= least;
+        self.pause = if connected || !blocked { least } else { (2 * self.pause).min(most) };
+        self.next_try = Instant::now() + self.pause;
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if self.connection.load(Ordering::Relaxed) != 0 {
+            state.back_end.disconnect();
+        }
+    }
+}
+
+impl PortMemory {
+    /// The packets' memory, then that of the rings.
+    fn regions(&self) -> Vec<SharedRegion<'_>> {
+        let rings = SharedRegion {
+            device: self.rings_at,
+            len: self.rings.len() as u64,
+            address: self.rings.address(),
+            file: self.rings.file(),
+        };
+        let arena = self.arena.as_ref().and_then(|(arena, at)| {
+            let (area, file) = (arena.area(), arena.memfd()?);
+            Some(SharedRegion { device: *at, len: area.len_bytes(), address: area.base()? as u64, file })
+        });
+        arena.into_iter().chain([rings]).collect()
+    }
+}
