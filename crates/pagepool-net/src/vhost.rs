@@ -5,6 +5,9 @@
 //!        all of it. It can read and write every packet in that arena while it lives: note 0016.
 
 pub(crate) mod domain;
+#[cfg(any(test, feature = "testing"))]
+#[cfg(not(all(test, loom)))]
+pub(crate) mod in_memory;
 mod message;
 mod sys;
 pub(crate) mod vhost_user;

@@ -13,8 +13,9 @@
 
 pub(crate) mod back_end;
 pub(crate) mod device;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) mod device_ring;
+pub(crate) mod layout;
 pub(crate) mod net_header;
 pub(crate) mod params;
 pub(crate) mod port;

@@ -33,6 +33,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         arena::TABLE,
         packets::TABLE,
         packets::rings::TABLE,
+        packets::virtio::TABLE,
         waits::TABLE,
     ]
     .into_iter()

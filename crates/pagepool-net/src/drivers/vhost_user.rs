@@ -78,7 +78,7 @@ fn open_pairs(
     let no_memory =
         |source| failed("memfd_create", source, format!("{bytes} bytes of rings: use smaller rings"));
     let rings = RingMemory::new(bytes).map_err(no_memory)?;
-    let memory = PortMemory { rings, rings_at: RINGS_AT, arena: Some((arena.clone(), ARENA_AT)) };
+    let memory = PortMemory { rings, rings_at: RINGS_AT, arena: arena.clone(), arena_at: ARENA_AT };
     let port = Port::new(back_end, virtio.wanted(), memory);
     let opened = pools.into_iter().zip(numbers).map(|((pool, _), &number)| {
         let virtio = VirtioParams { name: format!("{name}:{number}"), ..virtio.clone() };

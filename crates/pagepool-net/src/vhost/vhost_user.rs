@@ -120,7 +120,7 @@ impl VhostUser {
         let negotiated = self.features(connection, wanted)?;
         let mut words = vec![pair(memory.len() as u32, 0)];
         words.extend(memory.iter().flat_map(|region| [region.device, region.len, region.address, 0]));
-        let files: Vec<_> = memory.iter().map(|region| region.file).collect();
+        let files: Vec<_> = memory.iter().filter_map(|region| region.file).collect();
         let done = connection.set(Request::SetMemTable, &words, &files);
         done.map_err(|error| self.failed(Request::SetMemTable, error))?;
         Ok(negotiated)

@@ -7,11 +7,13 @@ use std::time::Duration;
 use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrameBulk};
 
 use super::back_end::{QueueSetup, feature};
+use super::layout::Layout;
 use super::params::VirtioParams;
-use super::port::Port;
+use super::port::{Port, PortMemory};
 use super::receiver::Receiver;
 use super::ring::{QueueLayout, Ring, RingParts};
 use super::sender::Sender;
+use super::sys::PacketMemory;
 use crate::device::device::make_room;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::TxLimits;
@@ -26,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One pair of virtio queues.
 #[derive(Debug)]
-pub(crate) struct VirtioNet {
+pub struct VirtioNet {
     info: DeviceInfo,
     kind: &'static str,
     port: Arc<Port>,
@@ -75,6 +77,11 @@ impl VirtioNet {
         let rx_bytes = QueueLayout::new(rx).bytes;
         let ring = |start, size| Ring::new(RingParts::new(&port.memory.rings, start, size));
         let headers = port.memory.rings_at + (start + rx_bytes + QueueLayout::new(tx).headers) as u64;
+        let PortMemory { arena, arena_at, .. } = &port.memory;
+        let layout = Layout::new(arena, *arena_at);
+        let unreadable =
+            || Error::Unsupported { what: "a virtio device reads headers, but the CPU cannot".into() };
+        let memory = || PacketMemory::new(arena).ok_or_else(unreadable);
         let limits = TxLimits { max_packet: params.max_packet, max_buffers: params.max_buffers };
         Ok(Self {
             info: info(domain.clone(), params),
@@ -83,8 +90,8 @@ impl VirtioNet {
             pair,
             connection: 0,
             mappings: MappingCache::new(domain),
-            receiver: Receiver::new(ring(start, rx), params.max_buffers),
-            sender: Sender::new(ring(start + rx_bytes, tx), headers, limits),
+            receiver: Receiver::new(ring(start, rx), layout, memory()?, params.max_buffers),
+            sender: Sender::new(ring(start + rx_bytes, tx), layout, memory()?, headers, limits),
             events: Events { receive: event()?, send: event()?, call: event()? },
             armed: false,
             idle: 0,
@@ -196,7 +203,7 @@ fn info(domain: Arc<dyn DmaDomain>, params: &VirtioParams) -> DeviceInfo {
         mtu: params.mtu,
         max_buffers: params.max_buffers,
         mac: None,
-        maps: false,
+        maps: true,
     }
 }
 
@@ -213,11 +220,11 @@ impl Device for VirtioNet {
         if self.armed {
             self.disarm();
         }
-        let Self { receiver, mappings, stats, .. } = self;
-        let mut n = receiver.receive(into, budget, mappings, stats);
+        let Self { receiver, stats, .. } = self;
+        let mut n = receiver.receive(into, budget, stats);
         if n == 0 {
             if make_room(into, budget, self.info.rx_ring) {
-                n = receiver.receive(into, budget, mappings, stats);
+                n = receiver.receive(into, budget, stats);
             }
             self.nothing_came();
         }

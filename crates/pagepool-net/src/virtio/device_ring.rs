@@ -1,13 +1,13 @@
 //! The device's half of a split virtqueue, for devices that run in this process. `ring.rs` has the protocol.
 //!
-//! Trust  none: heads and successors are masked, and a chain ends after as many descriptors as there are.
+//! Trust  none: heads and successors are masked.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{Ordering, fence};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{Ordering, fence};
 
-use super::ring::{NEXT, RingParts, Used, flags_of, is_passed, wants_signals};
+use super::ring::{RingParts, Used, flags_of, is_passed, wants_signals};
 use super::sys::Descriptor;
 
 /// A buffer that the driver described.
@@ -69,14 +69,6 @@ impl DeviceRing {
         Described { at, len: rest as u32, flags: (rest >> 32) as u16, next: (rest >> 48) as u16 }
     }
 
-    /// The buffers of a chain.
-    pub(crate) fn chain(&self, head: u16) -> impl Iterator<Item = Described> + '_ {
-        let next = |described: &Described| described.flags & NEXT != 0;
-        let first = Some(self.described(head));
-        let chain = std::iter::successors(first, move |last| next(last).then(|| self.described(last.next)));
-        chain.take(self.parts.size.into())
-    }
-
     /// Completes a chain, unseen by the driver.
     #[inline]
     pub(crate) fn complete(&mut self, Used { head, len }: Used) {
@@ -101,6 +93,11 @@ impl DeviceRing {
         } else {
             wants_signals(u16::from_le(available.flags.at(0).load(Ordering::Relaxed)))
         }
+    }
+
+    /// Moves the index of completed entries, as a broken device.
+    pub(crate) fn shift(&mut self, by: u16) {
+        self.completed = self.completed.wrapping_add(by);
     }
 
     /// Whether the driver is to signal the next head. Look for pending ones before a sleep.

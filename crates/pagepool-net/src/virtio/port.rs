@@ -26,8 +26,9 @@ pub(crate) struct PortMemory {
     pub(crate) rings: Arc<RingMemory>,
     /// The device's address of the rings.
     pub(crate) rings_at: u64,
-    /// The packets' memory and its address, if the back end reaches it by a file.
-    pub(crate) arena: Option<(Arc<Arena>, u64)>,
+    /// The packets' memory, and the device's address of it.
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) arena_at: u64,
 }
 
 #[derive(Debug)]
@@ -179,11 +180,14 @@ impl PortMemory {
             device: self.rings_at,
             len: self.rings.len() as u64,
             address: self.rings.address(),
-            file: self.rings.file(),
+            file: Some(self.rings.file()),
         };
-        let arena = self.arena.as_ref().and_then(|(arena, at)| {
-            let (area, file) = (arena.area(), arena.memfd()?);
-            Some(SharedRegion { device: *at, len: area.len_bytes(), address: area.base()? as u64, file })
+        let area = self.arena.area();
+        let arena = area.base().map(|base| SharedRegion {
+            device: self.arena_at,
+            len: area.len_bytes(),
+            address: base as u64,
+            file: self.arena.memfd(),
         });
         arena.into_iter().chain([rings]).collect()
     }

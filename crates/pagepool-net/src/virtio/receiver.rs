@@ -5,36 +5,64 @@
 //! Trust  none. A head that the device does not have is counted. A length beyond the buffer is counted, and
 //!        the buffer returns to its pool. If one buffer of a packet is invalid, its packet is dropped up to
 //!        the end.
-//! I4     a buffer is in the table, where no code reaches its bytes, from before it is on the ring until it
-//!        is completed.
+//! I4     a page is in the table, where no code reaches its bytes, from before it is on the ring until it is
+//!        completed.
+//! Cost   a packet of one page: two words of the rings are read, four written, and a byte of the table twice.
 
-use pagepool::{Batch, Bound, PageBuf, XdpBuff};
+// UNSAFETY: reads the headers of packets that the device has completed.
+#![expect(unsafe_code)]
 
+use pagepool::{Batch, Bound, DeviceTable, PageBuf, PageIdx, XdpBuff};
+
+use super::layout::Layout;
 use super::net_header;
 use super::ring::{Ring, Used, WRITE};
+use super::sys::PacketMemory;
 use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::rx_chain::RxChain;
 
+/// Completions taken off the ring at once.
+const BURST: usize = 64;
 /// Fewer free descriptors than this wait for more: a refill costs a fence, and perhaps a signal.
 const REFILL: usize = 32;
+/// The place of a descriptor that is not in use: in no page of the table.
+const NONE: u64 = u64::MAX;
+const HEADER: usize = net_header::LEN;
 
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) ring: Ring,
-    /// For each descriptor, the buffer that the device has.
-    slots: Box<[Option<PageBuf>]>,
+    layout: Layout,
+    memory: PacketMemory,
+    /// The pages that the device has.
+    given: DeviceTable,
+    /// For each descriptor in use, where its packet begins in the area.
+    places: Box<[u64]>,
+    burst: Box<[Used; BURST]>,
     chain: RxChain,
     /// Buffers that are still to come for the unfinished packet.
     missing: u16,
     /// Whether headers say how many buffers a packet has.
     reads_headers: bool,
+    leaked: usize,
 }
 
 impl Receiver {
-    pub(super) fn new(ring: Ring, max_buffers: usize) -> Self {
-        let slots = (0..ring.size()).map(|_| None).collect();
-        Self { ring, slots, chain: RxChain::new(max_buffers), missing: 0, reads_headers: max_buffers > 1 }
+    pub(super) fn new(ring: Ring, layout: Layout, memory: PacketMemory, max_buffers: usize) -> Self {
+        let places = vec![NONE; ring.size().into()].into();
+        Self {
+            ring,
+            layout,
+            memory,
+            given: DeviceTable::new(layout.pages),
+            places,
+            burst: Box::new([Used::default(); BURST]),
+            chain: RxChain::new(max_buffers),
+            missing: 0,
+            reads_headers: max_buffers > 1,
+            leaked: 0,
+        }
     }
 
     #[inline]
@@ -42,91 +70,108 @@ impl Receiver {
         &mut self,
         into: &mut Vec<XdpBuff>,
         budget: usize,
-        mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let before = into.len();
         let most = budget.min(into.capacity() - before);
-        let mut bytes = 0;
-        while into.len() - before < most && self.ring.pending() > 0 {
-            let used = self.ring.take();
-            if let Some(packet) = self.accept(used, mappings, stats) {
-                bytes += packet.len() as u64;
-                into.push(packet);
+        while into.len() - before < most {
+            // Each becomes at most one packet.
+            let got = self.ring.pending().min(BURST).min(most - (into.len() - before));
+            if got == 0 {
+                break;
             }
+            self.ring.take_burst(&mut self.burst[..got]);
+            self.accept(got, into, stats);
         }
         let n = into.len() - before;
         stats.rx_packets += n as u64;
-        stats.rx_bytes += bytes;
         n
     }
 
-    /// Takes back a completed buffer; returns the packet if it was its last.
+    /// Takes back the buffers of a burst. A fast path takes packets of one page each, and writes each once,
+    /// in its final place.
     #[inline(always)]
-    fn accept(
-        &mut self,
-        used: Used,
-        mappings: &mut MappingCache,
-        stats: &mut DeviceStats,
-    ) -> Option<XdpBuff> {
-        let slot = self.slots.get_mut(used.head as usize);
-        let Some(buffer) = slot.and_then(Option::take) else {
-            stats.rx_bad_descriptor += 1;
-            return self.spoilt();
-        };
-        self.ring.give_free(used.head as u16);
-        if !mappings.is_coherent() {
-            sync_for_cpu(&buffer, used.len as usize, mappings);
-        }
-        if self.reads_headers {
-            return self.accept_part(buffer, used.len as usize, stats);
-        }
-        let len = (used.len as usize).wrapping_sub(net_header::LEN);
-        match XdpBuff::received(buffer, len) {
-            Ok(packet) if len > 0 => Some(packet),
-            _ => {
-                stats.rx_bad_length += 1;
-                None
+    fn accept(&mut self, n: usize, into: &mut Vec<XdpBuff>, stats: &mut DeviceStats) {
+        let mut at = 0;
+        loop {
+            if self.missing == 0 {
+                let (taken, bytes) = self.take_whole(at, n, into);
+                at += taken;
+                stats.rx_bytes += bytes;
             }
+            if at == n {
+                return;
+            }
+            if let Some(packet) = self.accept_one(self.burst[at], stats) {
+                stats.rx_bytes += packet.len() as u64;
+                into.push(packet);
+            }
+            at += 1;
         }
     }
 
-    /// Takes a buffer of a packet that may have several.
-    #[inline]
-    fn accept_part(&mut self, buffer: PageBuf, len: usize, stats: &mut DeviceStats) -> Option<XdpBuff> {
-        if self.missing > 0 {
-            return self.accept_further(buffer, len, stats);
+    /// Takes packets of one page each at the front of a burst. Returns how many, and their bytes. Not inlined,
+    /// so that its loop has all registers.
+    #[inline(never)]
+    fn take_whole(&mut self, at: usize, n: usize, into: &mut Vec<XdpBuff>) -> (usize, u64) {
+        let Self { ring, given, places, burst, memory, .. } = self;
+        let burst = &burst[at..n];
+        let named = |places: &[u64], at: usize| {
+            let Used { head, len } = burst[at];
+            let place = *places.get(head as usize)?;
+            Some((place, len.wrapping_sub(HEADER as u32))) // a shorter one wraps, and is refused
+        };
+        let (taken, bytes) = if self.reads_headers {
+            let single = |at: usize| {
+                let (place, len) = named(places, at)?;
+                // SAFETY: I1, I4. The place of a descriptor that is in use: its page is in the table.
+                let header =
+                    if place == NONE { net_header::PLAIN } else { unsafe { memory.read_header(place) } };
+                (net_header::buffers(&header) == 1).then_some((place, len))
+            };
+            given.remove_packets(burst.len(), single, into)
+        } else {
+            given.remove_packets(burst.len(), |at| named(places, at), into)
+        };
+        for used in &burst[..taken] {
+            places[used.head as usize] = NONE;
+            ring.give_free(used.head as u16);
         }
-        let Some(packet_len) = len.checked_sub(net_header::LEN).filter(|&len| len > 0) else {
+        (taken, bytes)
+    }
+
+    /// Takes back any other buffer; returns the packet that ends with it.
+    #[inline(never)]
+    fn accept_one(&mut self, used: Used, stats: &mut DeviceStats) -> Option<XdpBuff> {
+        let Some((buffer, place)) = self.take(used.head) else {
+            stats.rx_bad_descriptor += 1;
+            self.missing = self.missing.saturating_sub(1);
+            return self.chain.spoilt(self.missing == 0);
+        };
+        let (len, offset) = (used.len as usize, (place - self.layout.start_of(buffer.page())) as usize);
+        if self.missing > 0 {
+            self.missing -= 1;
+            return self.chain.append(buffer, offset - HEADER, len, self.missing == 0, stats);
+        }
+        // SAFETY: I1, I4. The buffer is here, and was in the table; nothing else refers to its bytes.
+        let header = unsafe { self.memory.read_header(place) };
+        let buffers = if self.reads_headers { net_header::buffers(&header) } else { 1 };
+        let len = len.checked_sub(HEADER).filter(|&len| len > 0 && buffers > 0);
+        let Some(len) = len else {
             stats.rx_bad_length += 1;
             return None;
         };
-        match buffers_of(&buffer) {
-            1 => XdpBuff::received(buffer, packet_len).map_err(|_| stats.rx_bad_length += 1).ok(),
-            0 => {
-                stats.rx_bad_length += 1;
-                None
-            }
-            buffers => {
-                self.missing = buffers - 1;
-                let offset = buffer.packet_offset();
-                self.chain.append(buffer, offset, packet_len, false, stats)
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn accept_further(&mut self, buffer: PageBuf, len: usize, stats: &mut DeviceStats) -> Option<XdpBuff> {
-        self.missing -= 1;
-        let offset = buffer.packet_offset() - net_header::LEN;
+        self.missing = buffers - 1;
         self.chain.append(buffer, offset, len, self.missing == 0, stats)
     }
 
-    /// Drops the packet of an invalid buffer, and its further buffers as they come.
-    #[cold]
-    fn spoilt(&mut self) -> Option<XdpBuff> {
-        self.missing = self.missing.saturating_sub(1);
-        self.chain.spoilt(self.missing == 0)
+    /// Takes the page of a descriptor, if the device has it, and the place of its packet.
+    fn take(&mut self, head: u32) -> Option<(PageBuf, u64)> {
+        let place = std::mem::replace(self.places.get_mut(head as usize)?, NONE);
+        let page = PageIdx(u32::try_from(place >> self.layout.page_shift).ok()?);
+        let buffer = self.given.remove(page)?;
+        self.ring.give_free(head as u16);
+        Some((buffer, place))
     }
 
     /// Gives the device a buffer for every free descriptor, if there are enough of them or `all` is set.
@@ -139,46 +184,52 @@ impl Receiver {
         mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> bool {
-        let least = if all { 1 } else { REFILL.min(self.slots.len()) };
-        if self.ring.free() < least {
-            return false;
-        }
-        let sync = !mappings.is_coherent() && !pool.syncs_for(mappings.id());
+        let least = if all { 1 } else { REFILL.min(self.places.len()) };
+        self.ring.free() >= least && self.give_many(pool, mappings, stats)
+    }
+
+    fn give_many(&mut self, pool: &Bound, mappings: &mut MappingCache, stats: &mut DeviceStats) -> bool {
         while self.ring.free() > 0 {
             let want = self.ring.free().min(Batch::MAX);
-            let mut batch = pool.alloc_batch(want);
+            let batch = pool.alloc_batch(want);
             let got = batch.len();
-            let mut posted = 0;
-            while let Some(buffer) = batch.pop() {
-                posted += usize::from(self.post(buffer, sync, mappings));
+            if let Err(unmapped) = self.give_pages(batch, mappings) {
+                stats.rx_unmapped += unmapped.len() as u64; // they return
+                break;
             }
-            stats.rx_unmapped += (got - posted) as u64;
-            if posted < want {
-                break; // the pool is empty, or not mapped
+            if got < want {
+                break; // the pool is empty
             }
         }
         self.ring.publish()
     }
 
-    /// Gives the device a buffer, for which there is a descriptor. False if it is not mapped.
+    /// Gives pages to the device, if they are in its memory.
     #[inline(always)]
-    fn post(&mut self, buffer: PageBuf, sync: bool, mappings: &mut MappingCache) -> bool {
-        let Some(start) = mappings.addr_of(&buffer) else { return false };
-        let at = start.0 + (buffer.packet_offset() - net_header::LEN) as u64;
-        let len = buffer.packet_capacity() + net_header::LEN;
-        if sync {
-            mappings.sync_for_device(pagepool::DeviceAddr(at), len);
+    #[expect(clippy::result_large_err, reason = "returns the batch unchanged")]
+    fn give_pages(&mut self, mut batch: Batch, mappings: &mut MappingCache) -> Result<(), Batch> {
+        let Some(one) = batch.pop() else { return Ok(()) };
+        // One check for the batch: all pages are of one pool, and thus of one area.
+        let fits = self.layout.has(&one, mappings) && one.packet_offset() >= HEADER;
+        let end = one.packet_offset() + one.packet_capacity();
+        if batch.push(one).is_err() || !fits {
+            return Err(batch);
         }
-        let number = self.ring.take_free();
-        self.ring.describe(number, at, len as u32, WRITE, 0);
-        self.slots[usize::from(number)] = Some(buffer);
-        self.ring.put(number);
-        true
+        let Self { ring, places, given, layout, .. } = self;
+        // Table entries first, then the index: a page is in the table before the device sees it (I4).
+        given.insert(batch, |page, offset| {
+            let number = ring.take_free();
+            let place = layout.start_of(page) + offset as u64;
+            places[usize::from(number)] = place;
+            let at = layout.base + place - HEADER as u64;
+            ring.describe(number, at, (end - offset + HEADER) as u32, WRITE, 0);
+            ring.put(number);
+        })
     }
 
-    /// Buffers that the device has, or that wait for the rest of their packet.
+    /// Buffers that the device has, that wait for the rest of their packet, or that are leaked.
     pub(super) fn held(&self) -> usize {
-        self.slots.len() - self.ring.free() + self.chain.held()
+        self.given.len() + self.chain.held() + self.leaked
     }
 
     /// Drops all buffers, to which the device has no more access, and empties the ring; returns how many
@@ -187,7 +238,8 @@ impl Receiver {
         let held = self.held();
         self.chain.clear();
         self.missing = 0;
-        self.slots.iter_mut().for_each(|slot| drop(slot.take()));
+        self.given.clear();
+        self.places.fill(NONE);
         self.ring.reset(false);
         held
     }
@@ -195,23 +247,7 @@ impl Receiver {
     /// Leaks the buffers that the device may still write to, and keeps counting them.
     pub(super) fn forget(&mut self) {
         self.chain.clear();
-        self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.take()));
-    }
-}
-
-/// The number of buffers that the header before a packet says; 0 if the CPU cannot read it.
-#[inline(always)]
-fn buffers_of(buffer: &PageBuf) -> u16 {
-    let header = buffer.packet_offset() - net_header::LEN;
-    let bytes = buffer.bytes().and_then(|bytes| bytes.get(header..)?.first_chunk());
-    bytes.map_or(0, net_header::buffers)
-}
-
-#[cold]
-fn sync_for_cpu(buffer: &PageBuf, len: usize, mappings: &mut MappingCache) {
-    let room = buffer.packet_capacity() + net_header::LEN;
-    if let Some(start) = mappings.addr_of(buffer) {
-        let at = start.0 + (buffer.packet_offset() - net_header::LEN) as u64;
-        mappings.sync_for_cpu(pagepool::DeviceAddr(at), len.min(room));
+        self.leaked += self.given.forget();
+        self.places.fill(NONE);
     }
 }

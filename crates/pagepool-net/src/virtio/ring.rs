@@ -119,7 +119,7 @@ impl RingParts {
 }
 
 /// What a device completed: the head of a chain, and how many bytes it wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) head: u32,
     pub(crate) len: u32,
@@ -283,6 +283,14 @@ impl Ring {
         Used { head: entry as u32, len: (entry >> 32) as u32 }
     }
 
+    /// Takes as many completed chains as there is room for; so many must be [`pending`](Self::pending).
+    #[inline(always)]
+    pub(crate) fn take_burst(&mut self, into: &mut [Used]) {
+        for used in into {
+            *used = self.take();
+        }
+    }
+
     // ---- Sleeping ----------------------------------------------------------------------------------------
 
     /// From now on the device signals when it has completed `more` chains beyond the next. Look for pending
@@ -322,13 +330,13 @@ pub(super) fn is_passed(wish: u16, now: u16, before: u16) -> bool {
 }
 
 /// Whether a side with these flags wants signals.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(super) fn wants_signals(flags: u16) -> bool {
     flags & NO_SIGNAL == 0
 }
 
 /// The flags of a side that wants signals, or does not.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(super) fn flags_of(wants: bool) -> u16 {
     if wants { 0 } else { NO_SIGNAL }
 }

@@ -6,12 +6,17 @@
 //! Trust  none: a head that is not being sent is counted. The links of a chain are kept here, not read back.
 //! I4     a frame is in this table, where no code reaches its bytes, from before its buffers are on the ring
 //!        until it is completed.
-//! Cost   a frame of one buffer: its handle is stored, a header compared with 12 zeros, a descriptor written.
+//! Cost   a packet of one page: a byte of the table, a header compared with 12 zeros, a descriptor written.
 
-use pagepool::{DeviceAddr, ETH_HEADER, MAX_FRAGS, PageBuf, XdpBuff, XdpFrame, XdpFrameBulk};
+// UNSAFETY: writes the headers of packets that are in the table.
+#![expect(unsafe_code)]
 
+use pagepool::{DeviceTable, ETH_HEADER, MAX_FRAGS, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
+
+use super::layout::Layout;
 use super::net_header;
 use super::ring::{NEXT, Ring};
+use super::sys::PacketMemory;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing};
 use crate::device::{DeviceStats, TxQueue};
@@ -19,17 +24,25 @@ use crate::device::{DeviceStats, TxQueue};
 /// Bytes between two headers in the ring's memory.
 const HEADER_STRIDE: u64 = 16;
 
+/// The page of a head that has no page.
+const NONE: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) ring: Ring,
-    /// For each head, the buffer of a frame of one buffer.
-    single: Box<[Option<PageBuf>]>,
+    layout: Layout,
+    memory: PacketMemory,
+    /// Packets of one whole page each.
+    whole: DeviceTable,
+    /// For each head, the page of such a packet.
+    pages: Box<[u32]>,
     /// For each head, any other frame.
-    several: Box<[Option<XdpFrame>]>,
+    frames: Box<[Option<XdpFrame>]>,
     /// For each descriptor, the next one of its chain, or itself.
     links: Box<[u16]>,
-    /// Buffers of all frames in the table.
+    /// Buffers of all other frames.
     held: usize,
+    leaked: usize,
     /// The parts of the frame that is being sent.
     parts: [Part; MAX_FRAGS + 1],
     /// The device's address of the headers, one for each descriptor, all 0.
@@ -45,14 +58,24 @@ struct Part {
 }
 
 impl Sender {
-    pub(super) fn new(ring: Ring, headers: u64, limits: TxLimits) -> Self {
+    pub(super) fn new(
+        ring: Ring,
+        layout: Layout,
+        memory: PacketMemory,
+        headers: u64,
+        limits: TxLimits,
+    ) -> Self {
         let size = ring.size();
         Self {
             ring,
-            single: (0..size).map(|_| None).collect(),
-            several: (0..size).map(|_| None).collect(),
+            layout,
+            memory,
+            whole: DeviceTable::new(layout.pages),
+            pages: vec![NONE; size.into()].into(),
+            frames: (0..size).map(|_| None).collect(),
             links: (0..size).collect(),
             held: 0,
+            leaked: 0,
             parts: [Part::default(); MAX_FRAGS + 1],
             headers,
             limits,
@@ -76,8 +99,8 @@ impl Sender {
         (sent, self.ring.publish())
     }
 
-    /// Takes packets of one buffer off the front, while there is room. Stops at a packet that has several, or
-    /// that must be refused: the general path takes those.
+    /// Takes packets off the front while there is room. Stops at a packet that is no whole page, or that must
+    /// be refused: the general path takes the others. Returns how many.
     #[inline]
     fn transmit_packets(
         &mut self,
@@ -85,41 +108,50 @@ impl Sender {
         mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
-        let room = self.ring.free().min(packets.len());
-        let mut is_plain = |packet: &XdpBuff| {
-            !packet.has_frags()
-                && packet.headroom() >= net_header::LEN
-                && (1..=self.limits.max_packet).contains(&packet.data_len())
-                && mappings.addr_of(packet.buffer()).is_some()
-        };
-        let plain = packets[..room].iter().position(|packet| !is_plain(packet)).unwrap_or(room);
-        let mut bytes = 0;
-        for packet in packets.drain(..plain) {
-            bytes += packet.data_len() as u64;
-            self.post_plain(packet, mappings);
+        let mut sent = 0;
+        loop {
+            // One check for each run of packets of one pool.
+            let of_one_pool = self.transmit_pages_of_one_pool(packets, mappings, stats);
+            sent += of_one_pool;
+            if of_one_pool == 0 || packets.is_empty() {
+                return sent;
+            }
         }
-        stats.tx_packets += plain as u64;
-        stats.tx_bytes += bytes;
-        plain
     }
 
-    /// Gives the device a packet of one buffer, with its header before it. There is a descriptor.
-    #[inline(always)]
-    fn post_plain(&mut self, packet: XdpBuff, mappings: &mut MappingCache) {
-        let (offset, len) = (packet.offset(), packet.data_len());
-        let mut buffer = packet.into_buffer();
-        let start = mappings.addr_of(&buffer).map_or(0, |start| start.0);
-        write_header(&mut buffer, offset);
-        let (at, len) = (start + (offset - net_header::LEN) as u64, len + net_header::LEN);
-        if !mappings.is_coherent() {
-            mappings.sync_for_device(DeviceAddr(at), len);
+    /// Not inlined, so that its loop has all registers.
+    #[inline(never)]
+    fn transmit_pages_of_one_pool(
+        &mut self,
+        packets: &mut Vec<XdpBuff>,
+        mappings: &mut MappingCache,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        if !packets.first().is_some_and(|first| self.layout.has(first.buffer(), mappings)) {
+            return 0;
         }
-        let head = self.ring.take_free();
-        self.ring.describe(head, at, len as u32, 0, 0);
-        self.links[usize::from(head)] = head;
-        self.single[usize::from(head)] = Some(buffer);
-        self.held += 1;
-        self.ring.put(head);
+        let Self { ring, layout, memory, whole, pages, limits, .. } = self;
+        let (longest, room, mut bytes) = (limits.max_packet, ring.free(), 0);
+        let in_page = (1 << layout.page_shift) - 1;
+        let sent = whole.insert_packets(packets, room, |place, len| {
+            // A refused packet stays in the vector: the general path counts it.
+            let fits = len.wrapping_sub(1) < longest && place & in_page >= net_header::LEN as u64;
+            if fits {
+                // SAFETY: I1, I4. The packet's page is whole, and now the device's; the bytes before it are
+                // of the same page.
+                unsafe { memory.clear_header(place) };
+                let head = ring.take_free();
+                pages[usize::from(head)] = (place >> layout.page_shift) as u32;
+                let at = layout.base + place - net_header::LEN as u64;
+                ring.describe(head, at, (len + net_header::LEN) as u32, 0, 0);
+                ring.put(head);
+                bytes += len as u64;
+            }
+            fits
+        });
+        stats.tx_packets += sent as u64;
+        stats.tx_bytes += bytes;
+        sent
     }
 
     /// Gives the device a frame whose buffers are in `parts`. There are descriptors. `header`: the frame has no
@@ -139,7 +171,7 @@ impl Sender {
         }
         self.ring.describe(number, part.at, part.len, 0, 0);
         self.links[usize::from(number)] = number;
-        self.several[usize::from(head)] = Some(frame);
+        self.frames[usize::from(head)] = Some(frame);
         self.held += buffers;
         self.ring.put(head);
     }
@@ -165,16 +197,23 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         let mut frames = 0;
-        while frames < budget && self.ring.pending() > 0 {
-            let head = self.ring.take().head;
-            match self.single.get_mut(head as usize).and_then(Option::take) {
-                Some(buffer) => {
-                    self.ring.give_free(head as u16);
-                    self.held -= 1;
-                    bulk.push_buffer(buffer);
-                    frames += 1;
+        while frames < budget {
+            let got = self.ring.pending().min(budget - frames);
+            if got == 0 {
+                break;
+            }
+            for _ in 0..got {
+                let head = self.ring.take().head;
+                let page = self.pages.get_mut(head as usize);
+                let page = page.map_or(NONE, |page| std::mem::replace(page, NONE));
+                match self.whole.remove(PageIdx(page)) {
+                    Some(page) => {
+                        self.ring.give_free(head as u16);
+                        bulk.push_buffer(page);
+                        frames += 1;
+                    }
+                    None => frames += self.complete_frame(head, bulk, stats),
                 }
-                None => frames += self.complete_chain(head, bulk, stats),
             }
         }
         stats.tx_completed += frames as u64;
@@ -182,8 +221,8 @@ impl Sender {
     }
 
     #[inline(never)]
-    fn complete_chain(&mut self, head: u32, bulk: &mut XdpFrameBulk, stats: &mut DeviceStats) -> usize {
-        let Some(frame) = self.several.get_mut(head as usize).and_then(Option::take) else {
+    fn complete_frame(&mut self, head: u32, bulk: &mut XdpFrameBulk, stats: &mut DeviceStats) -> usize {
+        let Some(frame) = self.frames.get_mut(head as usize).and_then(Option::take) else {
             stats.tx_bad_descriptor += 1;
             return 0;
         };
@@ -207,36 +246,28 @@ impl Sender {
         self.ring.free()
     }
 
-    /// Buffers of all frames in the table, sent or not.
+    /// Buffers of all frames in the tables, sent or not.
     pub(super) fn held(&self) -> usize {
-        self.held
+        self.whole.len() + self.held + self.leaked
     }
 
     /// Drops all frames, to which the device has no more access, and empties the ring; returns how many
     /// buffers they had.
     pub(super) fn clear(&mut self) -> usize {
-        self.single.iter_mut().for_each(|buffer| drop(buffer.take()));
-        self.several.iter_mut().for_each(|frame| drop(frame.take()));
+        let held = self.held();
+        self.whole.clear();
+        self.pages.fill(NONE);
+        self.frames.iter_mut().for_each(|frame| drop(frame.take()));
+        self.held = 0;
         self.ring.reset(false);
-        std::mem::take(&mut self.held)
+        held
     }
 
     /// Leaks the frames that the device may still read, and keeps counting them.
     pub(super) fn forget(&mut self) {
-        self.single.iter_mut().for_each(|buffer| std::mem::forget(buffer.take()));
-        self.several.iter_mut().for_each(|frame| std::mem::forget(frame.take()));
-    }
-}
-
-/// Writes the header before the packet at `offset`, unless it is there from the page's last use: then its
-/// cache line need not move.
-#[inline(always)]
-fn write_header(buffer: &mut PageBuf, offset: usize) {
-    let bytes = buffer.bytes_mut().and_then(|bytes| bytes.get_mut(offset - net_header::LEN..offset));
-    if let Some(header) = bytes.and_then(|bytes| bytes.first_chunk_mut())
-        && *header != net_header::PLAIN
-    {
-        *header = net_header::PLAIN;
+        self.leaked += self.whole.forget() + std::mem::take(&mut self.held);
+        self.pages.fill(NONE);
+        self.frames.iter_mut().for_each(|frame| std::mem::forget(frame.take()));
     }
 }
 
@@ -269,16 +300,8 @@ impl TxRing for Sending<'_> {
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
         let Some(frame) = frame else { return };
         let has_room = has_room_for_header(&frame);
-        if buffers == 1 && has_room {
-            return self.sender.post_plain(frame.into_buff(), self.mappings);
-        }
-        let Self { sender, mappings } = self;
-        let frame = if has_room { sender.with_header(frame) } else { frame };
-        if !mappings.is_coherent() {
-            let each = sender.parts[..buffers].iter();
-            each.for_each(|part| mappings.sync_for_device(DeviceAddr(part.at), part.len as usize));
-        }
-        sender.post_chain(frame, buffers, !has_room);
+        let frame = if has_room { self.sender.with_header(frame) } else { frame };
+        self.sender.post_chain(frame, buffers, !has_room);
     }
 }
 

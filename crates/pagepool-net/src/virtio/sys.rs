@@ -1,9 +1,10 @@
-//! The memory of rings: a file without a name, which the device's side maps as well.
+//! The memory of rings: a file without a name, which the device's side maps as well; and the headers before
+//! packets.
 //!
-//! Trust  none: the other side may write any byte at any time. So every access is of an atomic, and nothing
-//!        that this side has written is read back.
+//! Trust  none: the other side may write any byte at any time. So every access to the rings is of an atomic,
+//!        and nothing that this side has written is read back.
 
-// UNSAFETY: maps memory, and makes references to the atomics in it.
+// UNSAFETY: maps memory, makes references to the atomics in it, and accesses headers by their place.
 #![expect(unsafe_code)]
 
 #[cfg(all(test, loom))]
@@ -18,6 +19,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use pagepool::{Arena, Provider};
+
+use super::net_header;
 use crate::sys::socket::descriptor;
 
 /// A descriptor: its address; its length, flags and successor.
@@ -153,5 +157,64 @@ impl<T: Shareable> Words<T> {
 impl<T> Clone for Words<T> {
     fn clone(&self) -> Self {
         Self { values: self.values.clone(), mask: self.mask }
+    }
+}
+
+/// The memory of packets: headers in it, by the place of their packet in the area.
+#[derive(Debug)]
+pub(crate) struct PacketMemory {
+    base: NonNull<u8>,
+    len: u64,
+    _arena: Arc<Arena>,
+}
+
+// SAFETY: the memory lives as long as this; the methods say who may access a header.
+unsafe impl Send for PacketMemory {}
+
+impl PacketMemory {
+    /// `None` if the CPU cannot read the arena.
+    pub(crate) fn new(arena: &Arc<Arena>) -> Option<Self> {
+        let area = arena.area();
+        let base = NonNull::new(std::ptr::with_exposed_provenance_mut(area.base()?))?;
+        Some(Self { base, len: area.len_bytes(), _arena: arena.clone() })
+    }
+
+    /// Where the header of a packet at this place is.
+    #[inline(always)]
+    fn header(&self, place: u64) -> Option<NonNull<[u8; net_header::LEN]>> {
+        let header = place.checked_sub(net_header::LEN as u64).filter(|_| place <= self.len)?;
+        // SAFETY: the header is within the arena, which lives as long as this.
+        Some(unsafe { self.base.add(header as usize) }.cast())
+    }
+
+    /// The header before a packet.
+    ///
+    /// # Safety
+    /// The packet is in a page that is out, has such room before it, and is in a table of this device: no code
+    /// has a reference to these bytes (I1, I4).
+    #[inline(always)]
+    pub(crate) unsafe fn read_header(&self, place: u64) -> [u8; net_header::LEN] {
+        let Some(header) = self.header(place) else { return net_header::PLAIN };
+        // SAFETY: I4, by the caller. The device may write it at any time: any bytes are a header.
+        unsafe { header.read_volatile() }
+    }
+
+    /// Writes a header that asks for nothing, unless it is there from the page's last use: then its cache line
+    /// need not move.
+    ///
+    /// # Safety
+    /// As for [`read_header`](Self::read_header).
+    #[inline(always)]
+    pub(crate) unsafe fn clear_header(&self, place: u64) {
+        let Some(header) = self.header(place) else { return };
+        let (first, second) = (header.cast::<u64>(), header.cast::<u32>());
+        // SAFETY: the last 4 of the 12 bytes.
+        let second = unsafe { second.add(2) };
+        // SAFETY: I4, by the caller.
+        let (start, rest) = (unsafe { first.read_unaligned() }, unsafe { second.read_unaligned() });
+        if start != 0 || rest != 0 {
+            // SAFETY: I4, by the caller.
+            unsafe { header.write(net_header::PLAIN) };
+        }
     }
 }

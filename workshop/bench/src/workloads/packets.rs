@@ -5,6 +5,7 @@
 //! method of `Device`, the second NIC has no pool, and figures would include a call through a table.
 
 pub mod rings;
+pub mod virtio;
 
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
