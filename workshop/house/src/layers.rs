@@ -81,6 +81,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "tool",
             "pin",
             "temp_folder",
+            "switch",
             "link_settings",
             "drop_rule",
             "frame_socket",

@@ -4,6 +4,7 @@
 //! those that need another kernel.
 //!
 //! * [`FrameSocket`] and [`FrameGenerator`]: raw frames, one by one, or as many as the kernel can generate.
+//! * [`FakeSwitch`]: a back end of vhost-user that a test controls.
 //! * [`LinkSettings`], [`DropRule`]: settings of links that only tests change.
 //! * [`TempFolder`]: a folder for temporary files.
 //! * [`or_skip`]: what tests do without a capability.
@@ -20,6 +21,7 @@ mod link_settings;
 mod live_frames;
 mod pin;
 mod skip;
+mod switch;
 mod sys;
 mod temp_folder;
 mod tool;
@@ -31,5 +33,6 @@ pub use huge_pages::share_huge_pages;
 pub use link_settings::{LinkSettings, TokenBucket};
 pub use pin::{pin, pin_named};
 pub use skip::or_skip;
+pub use switch::{FakeSwitch, Fault, Frame, Lie, SwitchCounts, SwitchParams, Work, request};
 pub use temp_folder::TempFolder;
 pub use tool::{has_tool, run};

@@ -3,3 +3,4 @@
 pub(crate) mod bpf;
 pub(crate) mod netlink;
 pub(crate) mod packet;
+pub(crate) mod shared_memory;
