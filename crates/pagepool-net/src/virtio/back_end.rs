@@ -53,8 +53,9 @@ pub(crate) struct SharedRegion<'a> {
     pub(crate) len: u64,
     /// The address in this process.
     pub(crate) address: u64,
-    /// The file that holds it, from its beginning.
-    pub(crate) file: BorrowedFd<'a>,
+    /// The file that holds it, from its beginning; `None` for memory that only this process and the kernel
+    /// reach.
+    pub(crate) file: Option<BorrowedFd<'a>>,
 }
 
 /// A queue to start. Its memory is in the last region.

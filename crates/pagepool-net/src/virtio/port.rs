@@ -26,7 +26,7 @@ pub(crate) struct PortMemory {
     pub(crate) rings: Arc<RingMemory>,
     /// The device's address of the rings.
     pub(crate) rings_at: u64,
-    /// The packets' memory and its address, if the back end reaches it by a file.
+    /// The packets' memory and its address, if the back end is not in this process.
     pub(crate) arena: Option<(Arc<Arena>, u64)>,
 }
 
@@ -179,10 +179,10 @@ impl PortMemory {
             device: self.rings_at,
             len: self.rings.len() as u64,
             address: self.rings.address(),
-            file: self.rings.file(),
+            file: Some(self.rings.file()),
         };
         let arena = self.arena.as_ref().and_then(|(arena, at)| {
-            let (area, file) = (arena.area(), arena.memfd()?);
+            let (area, file) = (arena.area(), arena.memfd());
             Some(SharedRegion { device: *at, len: area.len_bytes(), address: area.base()? as u64, file })
         });
         arena.into_iter().chain([rings]).collect()
