@@ -148,8 +148,10 @@ pub(crate) fn remedy_of(call: &str, error: &io::Error) -> String {
             "another program uses this TAP; stop that program, or choose another name"
         }
         ("ioctl(TUNSETIFF)", errno::EINVAL) => {
-            "the interface with this name is not a TAP, or was made with multi_queue; choose another name"
+            "the interface with this name is not a TAP, or was made with multi_queue for one queue, or without \
+             it for several; choose another name"
         }
+        ("ioctl(TUNSETIFF)", errno::E2BIG) => "a TAP has at most 256 queues; use fewer",
         ("unshare", errno::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
         (_, errno::EEXIST) => "it already exists; delete the old one first",
         (_, errno::EOPNOTSUPP) => "this kernel or driver does not support it",

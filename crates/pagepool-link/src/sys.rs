@@ -16,7 +16,7 @@ pub(crate) mod uapi;
 /// Error numbers that callers distinguish, or have a remedy for.
 pub(crate) mod errno {
     pub(crate) use libc::{
-        EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EBUSY, EEXIST, EHOSTUNREACH, EINVAL, ENETUNREACH, ENOBUFS,
-        ENODEV, ENOENT, ENOMEM, ENOSPC, ENOSYS, ENXIO, EOPNOTSUPP, EPERM,
+        E2BIG, EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EBUSY, EEXIST, EHOSTUNREACH, EINVAL, ENETUNREACH,
+        ENOBUFS, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOSYS, ENXIO, EOPNOTSUPP, EPERM,
     };
 }

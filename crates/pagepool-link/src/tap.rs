@@ -3,10 +3,11 @@
 //! What   what the kernel sends through the interface is read from the file, frame by frame; what is written
 //!        to the file arrives at the interface. Frames are whole, with their VLAN tags, without a checksum or
 //!        a segmentation left to hardware. (A packet socket gets the tags separately.)
-//! Who    one file at a time. A name without an interface makes one, which ends with the file, and is set up
-//!        at once. A TAP that `ip tuntap add` made stays, and is left as it is, up or down.
+//! Who    one file at a time, or several, between which the kernel spreads the flows. A name without an
+//!        interface makes one, which ends with the last file, and is set up at once. A TAP that
+//!        `ip tuntap add` made stays, and is left as it is, up or down.
 //! Down   while the interface is down, a write fails with EIO, and nothing is read. When it is deleted, both
-//!        fail with EBADFD, and a sleep on the file ends.
+//!        fail with EBADFD, and a sleep on the file ends. The file can be attached to another TAP of the name.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,8 +17,9 @@ use std::time::Duration;
 use crate::error::LinkError;
 use crate::link_info::check_name;
 use crate::netlink::Netlink;
+use crate::sys::errno;
 use crate::sys::poll::wait_readable;
-use crate::sys::tap;
+use crate::sys::tap::{self, Kind};
 
 /// A TAP: an interface whose frames this value sends and receives, byte for byte.
 ///
@@ -41,6 +43,7 @@ use crate::sys::tap;
 pub struct Tap {
     file: File,
     name: String,
+    kind: Kind,
     is_new: bool,
 }
 
@@ -48,17 +51,55 @@ impl Tap {
     /// Opens the TAP with this name in the calling thread's network namespace, or creates it and sets it up.
     /// Requires CAP_NET_ADMIN, except for a TAP that belongs to the user (`ip tuntap add … user NAME`).
     pub fn open(name: &str) -> Result<Self, LinkError> {
+        let tap = Self::attached(name, Kind { has_header: false, is_shared: false })?;
+        tap.set_up_if_new()?;
+        Ok(tap)
+    }
+
+    /// Opens so many queues of a TAP, like [`open`](Self::open). The kernel spreads flows over them. Each frame
+    /// has 12 bytes before it, which are 0 or of no consequence: the header of virtio-net
+    /// (`struct virtio_net_hdr_v1`), as vhost-net needs it. Several queues of a TAP that was made before require
+    /// `multi_queue`.
+    pub fn open_with_header(name: &str, queues: usize) -> Result<Vec<Self>, LinkError> {
+        let attached = |is_shared| Self::attached(name, Kind { has_header: true, is_shared });
+        let first = match attached(queues > 1) {
+            // It was made with `multi_queue`.
+            Err(error) if queues == 1 && error.errno() == Some(errno::EINVAL) => attached(true),
+            first => first,
+        };
+        let first = first?;
+        first.set_up_if_new()?;
+        [Ok(first)].into_iter().chain((1..queues).map(|_| attached(true))).collect()
+    }
+
+    fn attached(name: &str, kind: Kind) -> Result<Self, LinkError> {
         check_name(name)?;
         let failed = |call| move |error| LinkError::call(call, format!("TAP {name:?}"), error);
         let file = tap::device().map_err(failed("open(/dev/net/tun)"))?;
-        tap::attach(&file, name).map_err(failed("ioctl(TUNSETIFF)"))?;
+        tap::attach(&file, name, kind).map_err(failed("ioctl(TUNSETIFF)"))?;
         let is_new = !tap::is_persistent(&file).map_err(failed("ioctl(TUNGETIFF)"))?;
-        if is_new {
-            let mut netlink = Netlink::open()?;
-            let index = netlink.link(name)?.index;
-            netlink.set_up(index, true)?;
+        Ok(Self { file, name: name.into(), kind, is_new })
+    }
+
+    fn set_up_if_new(&self) -> Result<(), LinkError> {
+        if !self.is_new {
+            return Ok(());
         }
-        Ok(Self { file, name: name.into(), is_new })
+        let mut netlink = Netlink::open()?;
+        let index = netlink.link(&self.name)?.index;
+        netlink.set_up(index, true)
+    }
+
+    /// Attaches the file to another TAP of its name, in the network namespace in which it was opened, after its
+    /// interface was deleted. There must be one: else the kernel makes one that is down.
+    pub fn attach_again(&self) -> Result<(), LinkError> {
+        let failed = |error| LinkError::call("ioctl(TUNSETIFF)", format!("TAP {:?}", self.name), error);
+        tap::attach(&self.file, &self.name, self.kind).map_err(failed)
+    }
+
+    /// Whether frames have a header: it was opened by [`open_with_header`](Self::open_with_header).
+    pub fn has_header(&self) -> bool {
+        self.kind.has_header
     }
 
     /// The name by which it was opened.
@@ -66,7 +107,7 @@ impl Tap {
         &self.name
     }
 
-    /// Whether [`open`](Self::open) created it. Then it ends with this value.
+    /// Whether it was created when it was opened. Then it ends with this value, or with the last of its queues.
     pub fn is_new(&self) -> bool {
         self.is_new
     }

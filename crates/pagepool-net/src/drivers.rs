@@ -9,6 +9,8 @@ pub(crate) mod open_params;
 pub(crate) mod opened_device;
 mod queues;
 mod tap;
+mod vhost;
+mod vhost_net;
 mod vhost_user;
 
 use std::fmt;
@@ -66,6 +68,13 @@ pub const DRIVERS: &[Driver] = &[
         about: "virtio queues of a vhost-user back end at a Unix socket",
         no_interface: Some("a switch is behind it"),
         open: vhost_user::open,
+    },
+    Driver {
+        scheme: "vhost_net",
+        argument: "NAME",
+        about: "virtio queues of the kernel's vhost-net, over a TAP, created if it does not exist",
+        no_interface: None,
+        open: vhost_net::open,
     },
     Driver {
         scheme: "memory",
@@ -139,6 +148,10 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 /// creates one, sets it up, and deletes it with the device; the kernel then queues
 /// [`rx_ring`](OpenParams::rx_ring) packets for it. A TAP made by `ip tuntap add` stays, and is not changed,
 /// up or down.
+///
+/// `vhost_net:` requires `/dev/vhost-net`. It opens, creates and keeps a TAP like `tap:`, with a queue of it for
+/// each of its queues: a TAP made before requires `multi_queue` for several. The kernel reads and writes the
+/// packets' memory where it is.
 ///
 /// Refuses a pool whose buffers the device cannot fill: for `af_xdp:`, if
 /// [`XskDevice::check_pool`](crate::XskDevice::check_pool) fails.

@@ -1,8 +1,10 @@
 //! vhost: back ends of virtio queues outside this process.
 //!
 //! What   `vhost_user`: a switch in another process, over a Unix socket: OVS-DPDK, VPP, dpdk-testpmd.
-//! Memory [`VhostDomain`](domain::VhostDomain): the arena's file, at addresses of our choice. The back end maps
-//!        all of it. It can read and write every packet in that arena while it lives: note 0016.
+//!        `vhost_net`: the kernel, with a TAP behind it.
+//! Memory [`VhostDomain`](domain::VhostDomain): the arena, at addresses of our choice. A process maps all of its
+//!        file. It can read and write every packet in that arena while it lives: note 0016. The kernel finds
+//!        the arena in this process.
 
 pub(crate) mod domain;
 #[cfg(any(test, feature = "testing"))]
@@ -10,4 +12,5 @@ pub(crate) mod domain;
 pub(crate) mod in_memory;
 mod message;
 mod sys;
+pub(crate) mod vhost_net;
 pub(crate) mod vhost_user;

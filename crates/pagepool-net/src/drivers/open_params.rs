@@ -24,7 +24,8 @@ pub struct OpenParams {
     pub pool: PoolParams,
     /// Only for AF_XDP sockets.
     pub af_xdp: AfXdpParams,
-    /// Open TAPs, for the devices of their names; others are opened.
+    /// Open TAPs, for the devices of their names; others are opened. For `vhost_net:` all queues of a TAP, from
+    /// [`Tap::open_with_header`].
     pub taps: Vec<Arc<Tap>>,
 }
 

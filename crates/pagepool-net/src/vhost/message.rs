@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::sys;
+use crate::virtio::back_end::SharedRegion;
 
 /// How long a back end may take to answer a message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
@@ -166,4 +167,11 @@ impl Connection {
 pub(super) fn pair(first: u32, second: u32) -> u64 {
     let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The table of regions, as the words of a message: their number, then addresses, lengths, addresses here, and
+/// where they begin in their files.
+pub(super) fn memory_table(memory: &[SharedRegion<'_>]) -> Vec<u64> {
+    let regions = memory.iter().flat_map(|region| [region.device, region.len, region.address, 0]);
+    [pair(memory.len() as u32, 0)].into_iter().chain(regions).collect()
 }

@@ -3,6 +3,8 @@
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
+pub(super) mod vhost_device;
+
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;

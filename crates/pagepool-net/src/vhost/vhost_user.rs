@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pagepool::Error;
 
-use super::message::{Connection, MessageError, Request, pair};
+use super::message::{Connection, MessageError, Request, memory_table, pair};
 use crate::sys::errno;
 use crate::sys::remedy::failed_unless;
 use crate::virtio::back_end::{BackEnd, QueueSetup, SharedRegion, Wanted, feature};
@@ -118,10 +118,8 @@ impl VhostUser {
         memory: &[SharedRegion<'_>],
     ) -> Result<Negotiated, Error> {
         let negotiated = self.features(connection, wanted)?;
-        let mut words = vec![pair(memory.len() as u32, 0)];
-        words.extend(memory.iter().flat_map(|region| [region.device, region.len, region.address, 0]));
         let files: Vec<_> = memory.iter().filter_map(|region| region.file).collect();
-        let done = connection.set(Request::SetMemTable, &words, &files);
+        let done = connection.set(Request::SetMemTable, &memory_table(memory), &files);
         done.map_err(|error| self.failed(Request::SetMemTable, error))?;
         Ok(negotiated)
     }

@@ -53,7 +53,8 @@ pub(crate) struct SharedRegion<'a> {
     pub(crate) len: u64,
     /// The address in this process.
     pub(crate) address: u64,
-    /// The file that holds it, from its beginning, if it is in one.
+    /// The file that holds it, from its beginning; `None` for memory that only this process and the kernel
+    /// reach.
     pub(crate) file: Option<BorrowedFd<'a>>,
 }
 

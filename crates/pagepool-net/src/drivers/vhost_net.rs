@@ -1,0 +1,62 @@
+//! `vhost_net:NAME`: pairs of virtio queues, with the kernel and a TAP behind them.
+
+use std::sync::Arc;
+
+use pagepool::{Arena, Error};
+use pagepool_link::Tap;
+
+use super::open_params::OpenParams;
+use super::opened_device::OpenedDevice;
+use super::queues::Queues;
+use super::vhost::{Pairs, open_pairs, pairs_up_to_last};
+use crate::device::device::{HEADERS, VLAN_TAG};
+use crate::error::parameter;
+use crate::interface::lookup;
+use crate::vhost::domain::VhostDomain;
+use crate::vhost::vhost_net::VhostNet;
+
+const KIND: &str = "vhost_net";
+
+pub(super) fn open(
+    taps: &[Queues<'_>],
+    params: &OpenParams,
+    arena: &Arc<Arena>,
+) -> Result<Vec<Vec<OpenedDevice>>, Error> {
+    let domain = VhostDomain::new(arena);
+    taps.iter().map(|queues| open_one(queues, params, &domain, arena)).collect()
+}
+
+fn open_one(
+    queues: &Queues<'_>,
+    params: &OpenParams,
+    domain: &Arc<VhostDomain>,
+    arena: &Arc<Arena>,
+) -> Result<Vec<OpenedDevice>, Error> {
+    let (name, numbers) = (format!("{KIND}:{}", queues.argument), queues.numbers);
+    pairs_up_to_last(numbers)?;
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let back_end = VhostNet::new(&name, numbers, taps(queues, params)?)?;
+    let mtu = back_end.link().mtu as usize;
+    let (back_end, later, max_packet) = (Box::new(back_end), false, mtu + HEADERS + VLAN_TAG);
+    let pairs = Pairs { name, kind: KIND, numbers, back_end, later, max_packet, mtu };
+    open_pairs(pairs, params, domain, arena)
+}
+
+/// A queue of the TAP for each pair: those that the caller opened, or new ones.
+fn taps(queues: &Queues<'_>, params: &OpenParams) -> Result<Vec<Arc<Tap>>, Error> {
+    let (name, count) = (queues.argument, queues.numbers.len());
+    let open: Vec<_> = params.taps.iter().filter(|tap| tap.name() == name).cloned().collect();
+    if open.is_empty() {
+        let taps = Tap::open_with_header(name, count).map_err(lookup::system)?;
+        return Ok(taps.into_iter().map(Arc::new).collect());
+    }
+    match open.len() == count && open.iter().all(|tap| tap.has_header()) {
+        true => Ok(open),
+        false => {
+            let must_be = format!("{count} queues of {name}, opened by `Tap::open_with_header`");
+            Err(parameter("taps", format!("{} queues of it", open.len()), must_be))
+        }
+    }
+}
