@@ -8,7 +8,6 @@
 
 pub(crate) mod domain;
 #[cfg(any(test, feature = "testing"))]
-#[cfg(not(all(test, loom)))]
 pub(crate) mod in_memory;
 mod message;
 mod sys;

@@ -22,12 +22,9 @@ use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 
-#[cfg(not(all(test, loom)))]
 use std::sync::Arc;
 
-#[cfg(not(all(test, loom)))]
-use super::sys::RingMemory;
-use super::sys::{Descriptor, Words};
+use super::sys::{Descriptor, RingMemory, Words};
 
 /// Flags of a descriptor: another follows; the device writes its buffer.
 pub(crate) const NEXT: u16 = 1;
@@ -91,7 +88,6 @@ impl<T> Clone for OneRing<T> {
     }
 }
 
-#[cfg(not(all(test, loom)))]
 impl RingParts {
     /// The parts of a queue that begins `start` bytes behind the beginning of the memory.
     pub(crate) fn new(memory: &Arc<RingMemory>, start: usize, size: u16) -> Self {
@@ -374,5 +370,213 @@ impl FreeNumbers {
         let at = usize::from(self.given) & (self.numbers.len() - 1);
         self.given = self.given.wrapping_add(1);
         self.numbers[at] = number;
+    }
+}
+
+#[cfg(test)]
+fn halves(size: u16, has_wishes: bool) -> (Ring, super::device_ring::DeviceRing) {
+    let memory = RingMemory::new(QueueLayout::new(size).bytes).expect("a page or two");
+    let parts = RingParts::new(&memory, 0, size);
+    let mut driver = Ring::new(parts.clone());
+    driver.reset(has_wishes);
+    let mut device = super::device_ring::DeviceRing::new(parts, has_wishes);
+    device.want_signals(false);
+    (driver, device)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_neither_overlap_nor_leave_their_alignment() {
+        for size in [2, 8, 256, 1 << 15] {
+            let layout = QueueLayout::new(size);
+            let entries = usize::from(size);
+            assert!(16 * entries <= layout.available && layout.available % 2 == 0);
+            assert!(layout.available + 6 + 2 * entries <= layout.used && layout.used % 4 == 0);
+            assert!(layout.used + 6 + 8 * entries <= layout.headers && layout.headers % 16 == 0);
+            assert!(layout.headers + 16 * entries <= layout.bytes && layout.bytes % PAGE == 0);
+            assert_eq!((layout.used + HEAD) % LINE, 0, "an entry is one aligned word");
+        }
+    }
+
+    /// Sends `rounds` times as many chains as the queue has room for; the device completes each burst in the
+    /// order that `arrange` makes.
+    fn exchange(has_wishes: bool, rounds: u32, arrange: fn(&mut [u16])) -> (Ring, usize) {
+        let (mut driver, mut device) = halves(8, has_wishes);
+        let mut changes = 0;
+        for round in 0..rounds {
+            while driver.free() > 0 {
+                let number = driver.take_free();
+                driver.describe(number, u64::from(round), u32::from(number), 0, 0);
+                changes += usize::from(driver.placed[usize::from(driver.put & 7)] != number);
+                driver.put(number);
+            }
+            assert!(!driver.publish(), "the device declines signals");
+            let mut heads: Vec<u16> = (0..device.pending()).map(|_| device.take()).collect();
+            assert_eq!(heads.len(), 8);
+            arrange(&mut heads);
+            for &head in &heads {
+                let described = device.described(head);
+                assert_eq!((described.at, described.len), (round.into(), head.into()));
+                device.complete(Used { head: head.into(), len: 7 });
+            }
+            assert!(!device.publish(), "so does the driver");
+            for head in heads {
+                assert!(driver.pending() > 0);
+                assert_eq!(driver.take(), Used { head: head.into(), len: 7 });
+                driver.give_free(head);
+            }
+            assert_eq!((driver.pending(), driver.outstanding(), driver.is_broken()), (0, 0, false));
+        }
+        (driver, changes)
+    }
+
+    #[test]
+    fn indices_wrap_around() {
+        for has_wishes in [false, true] {
+            // A wish of the last entry is passed once in 65,536: one signal too many, not one too few.
+            exchange(has_wishes, 8191, |_| {});
+        }
+        exchange(false, 3 * 8192 + 1, |_| {});
+    }
+
+    #[test]
+    fn in_order_the_available_ring_never_changes() {
+        assert_eq!(exchange(true, 100, |_| {}).1, 0);
+        assert!(exchange(true, 100, |heads| heads.reverse()).1 > 0);
+    }
+
+    #[test]
+    fn an_index_beyond_what_was_made_available_is_never_followed() {
+        for by in [1, 2, 7, 0x7fff, 0x8000, 0xffff] {
+            let (mut driver, mut device) = halves(8, false);
+            driver.take_free();
+            driver.put(0);
+            driver.publish();
+            assert_eq!(driver.pending(), 0);
+            device.shift(by);
+            device.publish();
+            let there = driver.pending();
+            assert_eq!((there, driver.is_broken()), (usize::from(by == 1), by != 1), "by {by}");
+        }
+    }
+
+    #[test]
+    fn a_signal_is_wanted_after_the_entry_that_was_named() {
+        let (mut driver, mut device) = halves(8, true);
+        let send = |driver: &mut Ring, n: usize| {
+            for _ in 0..n {
+                let number = driver.take_free();
+                driver.put(number);
+            }
+            driver.publish()
+        };
+        assert!(!send(&mut driver, 3));
+        driver.request_signal(1); // after the second
+        let complete = |device: &mut super::super::device_ring::DeviceRing| {
+            let head = device.take().into();
+            device.complete(Used { head, len: 0 });
+            device.publish()
+        };
+        assert_eq!(device.pending(), 3);
+        assert_eq!([(); 3].map(|()| complete(&mut device)), [false, true, false]);
+        device.want_signals(true);
+        assert!(send(&mut driver, 1) && !send(&mut driver, 1), "only the next one");
+    }
+}
+
+/// Checks every interleaving, in every order that the memory model allows.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+    use loom::thread;
+
+    #[test]
+    fn what_is_published_arrives_whole_and_returns_whole() {
+        loom::model(|| {
+            let (mut driver, mut device) = halves(2, false);
+            let bytes = Arc::new(AtomicU32::new(0));
+            let written = bytes.clone();
+            let device = thread::spawn(move || {
+                for _ in 0..2 {
+                    if device.pending() > 0 {
+                        let head = device.take();
+                        assert_eq!((device.described(head).at, bytes.load(Ordering::Relaxed)), (5, 1));
+                        bytes.store(2, Ordering::Relaxed);
+                        device.complete(Used { head: head.into(), len: 3 });
+                        device.publish();
+                        break;
+                    }
+                    thread::yield_now();
+                }
+            });
+            written.store(1, Ordering::Relaxed);
+            let number = driver.take_free();
+            driver.describe(number, 5, 60, 0, 0);
+            driver.put(number);
+            driver.publish();
+            if driver.pending() > 0 {
+                assert_eq!(driver.take(), Used { head: number.into(), len: 3 });
+                assert_eq!(written.load(Ordering::Relaxed), 2);
+            }
+            device.join().unwrap();
+        });
+    }
+
+    /// A device that goes to sleep sees the head, or is signalled.
+    fn device_sleeps(has_wishes: bool) {
+        let (mut driver, mut device) = halves(2, has_wishes);
+        let device = thread::spawn(move || {
+            device.want_signals(true);
+            device.pending() > 0
+        });
+        let number = driver.take_free();
+        driver.put(number);
+        let signals = driver.publish();
+        assert!(device.join().unwrap() || signals, "asleep, and nothing wakes it");
+    }
+
+    /// A driver that goes to sleep sees what was completed, or is signalled; also after an earlier sleep.
+    fn driver_sleeps(has_wishes: bool) {
+        let (mut driver, mut device) = halves(2, has_wishes);
+        for _ in 0..2 {
+            let number = driver.take_free();
+            driver.put(number);
+        }
+        driver.publish();
+        let event = Arc::new(AtomicU32::new(0));
+        let signals = event.clone();
+        let device = thread::spawn(move || {
+            for head in 0..2 {
+                assert_eq!(device.pending(), 2 - head as usize);
+                device.take();
+                device.complete(Used { head, len: 0 });
+                if device.publish() {
+                    signals.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+        });
+        driver.request_signal(0);
+        let first = driver.pending();
+        (0..first).for_each(|_| _ = driver.take());
+        driver.decline_signals();
+        event.swap(0, Ordering::AcqRel);
+        driver.request_signal(0);
+        let second = driver.pending();
+        device.join().unwrap();
+        let is_awake = second > 0 || event.load(Ordering::Acquire) > 0;
+        assert!(first == 2 || is_awake, "asleep after {first}, and nothing wakes it");
+    }
+
+    #[test]
+    fn no_signal_is_lost() {
+        for has_wishes in [false, true] {
+            loom::model(move || device_sleeps(has_wishes));
+            loom::model(move || driver_sleeps(has_wishes));
+        }
     }
 }

@@ -144,7 +144,8 @@ impl<T> Clone for Words<T> {
 
 #[cfg(all(test, loom))]
 impl<T: Shareable> Words<T> {
-    pub(crate) fn modelled(count: u16) -> Self {
+    /// Values of their own, in no memory: clones share them.
+    pub(crate) fn new(_memory: &Arc<RingMemory>, _offset: usize, count: u16) -> Self {
         Self { values: (0..count).map(|_| T::default()).collect(), mask: count - 1 }
     }
 
