@@ -7,7 +7,7 @@ use pagepool::{Arena, Bound, Error, MAX_FRAGS, Pool, PoolParams};
 
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
-use super::queues::Queues;
+use super::queues::{Queues, without_options};
 use crate::device::Device;
 use crate::device::device::HEADERS;
 use crate::error::parameter;
@@ -32,8 +32,8 @@ pub(super) fn open(
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
     let domain = VhostDomain::new(arena);
     let of = |queues: &Queues<'_>| {
-        let name = format!("{KIND}:{}", queues.argument);
         let (path, listens) = parse(queues.argument)?;
+        let name = format!("{KIND}:{path}");
         let pairs = queues.numbers.iter().max().map_or(1, |&last| last + 1);
         let pairs = u16::try_from(pairs).map_err(|_| parameter("queue", pairs - 1, "0 to 65534"))?;
         let back_end = VhostUser::new(&name, Path::new(path), listens, pairs)?;
@@ -44,12 +44,17 @@ pub(super) fn open(
 
 /// The path, and whether this process listens.
 fn parse(argument: &str) -> Result<(&str, bool), Error> {
-    let (path, server) = argument.split_once(",server=").unwrap_or((argument, "0"));
-    match (path, server) {
-        ("", _) => Err(parameter("device", format!("{KIND}:{argument}"), format!("{KIND}:PATH of a socket"))),
-        (path, "0") => Ok((path, false)),
-        (path, "1") => Ok((path, true)),
-        (_, other) => Err(parameter("server", other, "1 to listen, or 0 to connect")),
+    let path = without_options(argument);
+    if path.is_empty() {
+        return Err(parameter("device", format!("{KIND}:{argument}"), format!("{KIND}:PATH of a socket")));
+    }
+    match &argument[path.len()..] {
+        "" | ",server=0" => Ok((path, false)),
+        ",server=1" => Ok((path, true)),
+        other => {
+            let must_be = "server=1 to listen, or server=0 to connect; a path has no comma";
+            Err(parameter("the option", &other[1..], must_be))
+        }
     }
 }
 

@@ -26,6 +26,11 @@ pub trait FarEnd: fmt::Debug {
         false
     }
 
+    /// Whether it keeps a packet until the device has a buffer for it, so that none is lost for lack of one.
+    fn keeps(&self) -> bool {
+        false
+    }
+
     /// Makes the device die; false if this end cannot do that.
     fn die(&mut self) -> bool {
         false
