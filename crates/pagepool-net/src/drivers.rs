@@ -32,9 +32,52 @@ pub struct Driver {
     pub argument: &'static str,
     /// One line that says what it opens.
     pub about: &'static str,
-    /// Why the argument is not a network interface; `None` if it is one.
-    pub no_interface: Option<&'static str>,
+    /// What the argument names.
+    pub other_end: OtherEnd,
+    /// What the devices' memory must be.
+    pub memory: DriverMemory,
+    /// Which queues a device has.
+    pub queues: DriverQueues,
     open: Open,
+}
+
+/// What the argument of a device's name names: the device's other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OtherEnd {
+    /// A network interface.
+    Interface,
+    /// A TAP: a network interface that the device creates if it does not exist.
+    Tap,
+    /// A Unix socket, with a switch behind it. There is no interface.
+    Socket,
+    /// Something of this process, which has both ends. There is no interface.
+    ThisProcess,
+}
+
+/// What the memory of devices must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DriverMemory {
+    /// Any arena.
+    Any,
+    /// An arena with [`commit_all`](pagepool::ArenaParams::commit_all): the kernel maps all of it at once.
+    Committed,
+    /// An arena over a file, [`Backing::Memfd`](pagepool::Backing::Memfd): another process maps all of it.
+    Memfd,
+}
+
+/// Which queues a device has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DriverQueues {
+    /// Those of its interface.
+    OfInterface,
+    /// One: queue 0.
+    One,
+    /// Those that the caller asks for, usually queue 0 alone. Whether the other end has so many is known when
+    /// it is connected. The queues share this connection and its memory: open them in one call.
+    Requested,
 }
 
 /// Opens devices of one kind over the arena: one device per queue of each name.
@@ -52,35 +95,45 @@ pub const DRIVERS: &[Driver] = &[
         scheme: "af_xdp",
         argument: "INTERFACE",
         about: "AF_XDP sockets",
-        no_interface: None,
+        other_end: OtherEnd::Interface,
+        memory: DriverMemory::Committed,
+        queues: DriverQueues::OfInterface,
         open: af_xdp::open,
     },
     Driver {
         scheme: "tap",
         argument: "NAME",
         about: "a TAP, created if it does not exist",
-        no_interface: None,
+        other_end: OtherEnd::Tap,
+        memory: DriverMemory::Any,
+        queues: DriverQueues::One,
         open: tap::open,
     },
     Driver {
         scheme: "vhost_user",
         argument: "PATH[,server=1]",
         about: "virtio queues of a vhost-user back end at a Unix socket",
-        no_interface: Some("a switch is behind it"),
+        other_end: OtherEnd::Socket,
+        memory: DriverMemory::Memfd,
+        queues: DriverQueues::Requested,
         open: vhost_user::open,
     },
     Driver {
         scheme: "vhost_net",
         argument: "NAME",
         about: "virtio queues of the kernel's vhost-net, over a TAP, created if it does not exist",
-        no_interface: None,
+        other_end: OtherEnd::Tap,
+        memory: DriverMemory::Any,
+        queues: DriverQueues::Requested,
         open: vhost_net::open,
     },
     Driver {
         scheme: "memory",
         argument: "[NAME]",
         about: "a NIC in memory, with its wire",
-        no_interface: Some("both ends of a NIC in memory are in one process: no packet comes from outside"),
+        other_end: OtherEnd::ThisProcess,
+        memory: DriverMemory::Any,
+        queues: DriverQueues::One,
         open: memory::open,
     },
 ];
@@ -96,6 +149,11 @@ impl Driver {
                 Err(parameter("device", name, names.join(" or ")))
             }
         }
+    }
+
+    /// An argument without its options, which begin with a comma.
+    pub fn without_options(argument: &str) -> &str {
+        queues::without_options(argument)
     }
 }
 
@@ -148,6 +206,23 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 /// creates one, sets it up, and deletes it with the device; the kernel then queues
 /// [`rx_ring`](OpenParams::rx_ring) packets for it. A TAP made by `ip tuntap add` stays, and is not changed,
 /// up or down.
+///
+/// `vhost_user:` requires an arena with `Backing::Memfd`, which the back end maps as a whole: it can read and
+/// write all packets in this memory. It connects to the socket, or with `,server=1` creates it and listens; then
+/// the back end may come later. The path has no comma.
+///
+/// ```no_run
+/// // It needs a switch, such as OVS-DPDK, that listens at this socket.
+/// use pagepool::{Arena, ArenaParams, Backing};
+/// use pagepool_net::{OpenParams, open_devices};
+///
+/// let backing = Backing::Memfd { huge: false };
+/// let arena = ArenaParams { max_bytes: 64 << 20, commit_all: true, backing, ..Default::default() };
+/// let arena = Arena::new(arena)?;
+/// let opened = open_devices(&[("vhost_user:/run/sw0.sock", &[0])], &OpenParams::default(), &arena)?;
+/// # drop(opened);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
 ///
 /// `vhost_net:` requires `/dev/vhost-net`. It opens, creates and keeps a TAP like `tap:`, with a queue of it for
 /// each of its queues: a TAP made before requires `multi_queue` for several. The kernel reads and writes the

@@ -153,7 +153,7 @@ pub use device::{
 };
 pub use drivers::open_params::{AfXdpParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
-pub use drivers::{DRIVERS, Driver, open_device, open_devices};
+pub use drivers::{DRIVERS, Driver, DriverMemory, DriverQueues, OtherEnd, open_device, open_devices};
 #[doc(inline)]
 pub use forward::{
     Action, BUDGET, Egress, ForwardStats, Forwarder, HandoffRx, HandoffTx, Ingress, NoStack, Outlets,

@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod event;
 pub(crate) mod file_lock;
 pub(crate) mod locked_memory;
+pub(crate) mod prefetch;
 pub(crate) mod raised_rights;
 pub(crate) mod remedy;
 

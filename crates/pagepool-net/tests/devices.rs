@@ -8,12 +8,14 @@
 use crate::veth;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::veth::Veth;
-use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Backing, DmaDomain, Pool, PoolParams};
+use pagepool_lab::{FakeSwitch, SwitchParams, TempFolder, Work};
 use pagepool_net::{
-    AfXdpParams, DRIVERS, DeviceMemory, Driver, MemNicParams, NicDomain, OpenParams, OpenedDevice, mem_nic,
-    open_device,
+    AfXdpParams, DRIVERS, DeviceMemory, Driver, DriverMemory, MemNicParams, NicDomain, OpenParams,
+    OpenedDevice, OtherEnd, mem_nic, open_device,
 };
 use pagepool_testing::{
     Allowed, Chance, CheckingIommu, FarEnd, FaultNic, FaultParams, Rig, conformance_device,
@@ -57,44 +59,113 @@ fn faulty(faults: FaultParams, allowed: Allowed) -> impl Fn() -> Rig {
     }
 }
 
-/// A device as the table opens it, at its own wire, or at the far end of a veth pair.
+/// A switch as the far end of a vhost-user device.
+#[derive(Debug)]
+struct Switch {
+    switch: FakeSwitch,
+    _folder: TempFolder,
+}
+
+impl Switch {
+    /// A new one, and the path of its socket.
+    fn new() -> (Self, String) {
+        let folder = TempFolder::new("pagepool-devices").expect("a folder");
+        let path = folder.path().join("switch");
+        let switch = FakeSwitch::listen(&path, SwitchParams::default()).expect("it listens");
+        (Self { switch, _folder: folder }, path.display().to_string())
+    }
+}
+
+impl FarEnd for Switch {
+    fn send(&mut self, packet: &[u8]) -> bool {
+        self.switch.send(packet);
+        true
+    }
+
+    fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        let frame = self.switch.receive(Duration::ZERO);
+        frame.is_some_and(|frame| {
+            packet.extend_from_slice(&frame.bytes);
+            true
+        })
+    }
+
+    fn settle(&mut self) {
+        self.switch.settle(veth::LIMIT);
+    }
+
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    fn stall(&mut self, on: bool) -> bool {
+        self.switch.set_work(if on { Work::Nothing } else { Work::Keep });
+        true
+    }
+}
+
+/// A device as the table opens it, at its own wire, at a switch, or at the far end of a veth pair.
 fn of_the_table(driver: &Driver, veth: Option<&Rc<Veth>>) -> Rig {
-    let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
+    let backing = match driver.memory {
+        DriverMemory::Memfd => Backing::Memfd { huge: false },
+        _ => Backing::default(),
+    };
+    let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, backing, ..Default::default() };
     let provider = Arena::new(params).expect("4 MiB");
     // On a busy machine the kernel takes its time to end the last socket.
     let busy_limit = veth::LIMIT;
     let af_xdp = AfXdpParams { busy_limit, ..Default::default() };
     let params = OpenParams { rx_ring: 64, tx_ring: 64, af_xdp, ..Default::default() };
-    let argument = if veth.is_some() { "near0" } else { "" };
+    let switch = (driver.other_end == OtherEnd::Socket).then(Switch::new);
+    let argument = match &switch {
+        Some((_, path)) => path,
+        None => veth.map_or("", |_| "near0"),
+    };
     veth.inspect(|veth| veth.revive());
     let opened = open_device(&format!("{}:{argument}", driver.scheme), &params, &provider);
     let OpenedDevice { device, pool, wire, .. } =
         opened.unwrap_or_else(|error| panic!("{driver:?}: {error}"));
-    let far: Box<dyn FarEnd> = match (wire, veth) {
-        (Some(wire), _) => Box::new(wire),
-        (None, Some(veth)) => Box::new(veth.far_end(0)),
-        (None, None) => panic!("{driver:?} has neither a wire nor an interface to be tested over"),
+    let far: Box<dyn FarEnd> = match (wire, veth, switch) {
+        (Some(wire), ..) => Box::new(wire),
+        (_, Some(veth), _) => Box::new(veth.far_end(0)),
+        (.., Some((switch, _))) => Box::new(switch),
+        _ => panic!("{driver:?} has neither a wire, an interface nor a socket to be tested over"),
     };
     let (pool, verify) = (pool.bind(), Box::new(|| {}));
     Rig { device, far, pool, provider, allowed: EXACT, verify }
 }
 
-#[test]
-fn every_driver_of_the_table() {
-    // A TAP is no end of a veth pair: `tap.rs` has it.
-    for driver in DRIVERS.iter().filter(|driver| driver.scheme != "tap") {
-        let veth = match driver.no_interface {
-            Some(_) => None,
-            None => match veth::missing() {
-                Some(why) => {
-                    println!("SKIP {driver:?}: {why}");
-                    continue;
-                }
-                None => Some(Veth::new(1, 1500)),
-            },
+/// Those with such an other end.
+fn every_driver_with(end: OtherEnd) {
+    for driver in DRIVERS.iter().filter(|driver| driver.other_end == end) {
+        let veth = match (end, veth::missing()) {
+            (OtherEnd::Interface, Some(why)) => {
+                println!("SKIP {driver:?}: {why}");
+                continue;
+            }
+            (OtherEnd::Interface, None) => Some(Veth::new(1, 1500)),
+            _ => None,
         };
         conformance_device(|| of_the_table(driver, veth.as_ref()));
     }
+}
+
+// A TAP is no end of a veth pair: `tap.rs` has it.
+
+#[test]
+fn every_driver_with_an_interface() {
+    every_driver_with(OtherEnd::Interface);
+}
+
+#[test]
+fn every_driver_with_a_socket() {
+    every_driver_with(OtherEnd::Socket);
+}
+
+#[test]
+fn every_driver_in_this_process() {
+    every_driver_with(OtherEnd::ThisProcess);
 }
 
 const EXACT: Allowed =

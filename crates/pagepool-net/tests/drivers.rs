@@ -3,12 +3,12 @@
 use crate::veth;
 use std::sync::Arc;
 
-use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
-use pagepool_lab::FrameSocket;
+use pagepool::{Arena, ArenaParams, Backing, PoolParams, XdpFrameBulk};
+use pagepool_lab::{FakeSwitch, FrameSocket, SwitchParams, TempFolder};
 use pagepool_link::Netlink;
 use pagepool_net::{
-    Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
-    open_devices, swap_macs,
+    Attach, DRIVERS, DeviceExt, DriverMemory, DriverQueues, OpenParams, OpenedDevice, OtherEnd, Redirect,
+    TxQueue, Wake, XdpProgram, open_device, open_devices, swap_macs,
 };
 use pagepool_testing::FarEnd;
 
@@ -246,5 +246,59 @@ fn an_unknown_device_scheme_is_refused_with_the_known_ones() {
     for name in ["eth0", "vfio:0000:01:00.0", ""] {
         let text = open_device(name, &OpenParams::default(), &arena).map(drop).unwrap_err().to_string();
         assert!(DRIVERS.iter().all(|driver| text.contains(&format!("{}:", driver.scheme))), "{text}");
+    }
+}
+
+#[test]
+fn rows_say_what_their_memory_and_queues_must_be() {
+    let plain = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).expect("8 MiB");
+    let folder = TempFolder::new("pagepool-rows").expect("a folder");
+    let path = folder.path().join("s");
+    let _switch = FakeSwitch::listen(&path, SwitchParams::default()).expect("it listens");
+    for driver in DRIVERS {
+        let argument = match driver.other_end {
+            OtherEnd::Socket => path.display().to_string(),
+            OtherEnd::ThisProcess => String::new(),
+            _ => continue, // it needs an interface
+        };
+        let name = format!("{}:{argument}", driver.scheme);
+        let opened = open_device(&name, &OpenParams::default(), &plain).map(drop);
+        match driver.memory {
+            DriverMemory::Memfd => {
+                let text = opened.unwrap_err().to_string();
+                assert!(text.starts_with(&format!("the memory of {name} must be a memfd")), "{text}");
+            }
+            _ => opened.unwrap_or_else(|error| panic!("{name}: {error}")),
+        }
+        let backing = Backing::Memfd { huge: false };
+        let shared = ArenaParams { max_bytes: 16 << 20, commit_all: true, backing, ..Default::default() };
+        let shared = Arena::new(shared).expect("16 MiB");
+        let two = open_devices(&[(&name, &[0, 1])], &OpenParams::default(), &shared).map(drop);
+        assert_eq!(two.is_ok(), driver.queues == DriverQueues::Requested, "{name}: {two:?}");
+    }
+}
+
+#[test]
+fn the_back_end_is_asked_for_its_queues() {
+    let folder = TempFolder::new("pagepool-rows").expect("a folder");
+    let path = folder.path().join("s");
+    let params = SwitchParams { pairs: 2, ..SwitchParams::default() };
+    let _switch = FakeSwitch::listen(&path, params).expect("it listens");
+    let backing = Backing::Memfd { huge: false };
+    let arena = ArenaParams { max_bytes: 16 << 20, commit_all: true, backing, ..Default::default() };
+    let arena = Arena::new(arena).expect("16 MiB");
+    let name = format!("vhost_user:{}", path.display());
+    let open = |name: &str, queues: &[u32]| open_devices(&[(name, queues)], &OpenParams::default(), &arena);
+    let text = open(&name, &[0, 2]).map(drop).unwrap_err().to_string();
+    assert_eq!(text, format!("{name} has no queue 2: its back end has 2 of them"));
+    let opened = open(&format!("{name},server=0"), &[1]).expect("there is a queue 1").remove(0);
+    assert_eq!(opened[0].device.info().name, format!("{name}:1"), "without options");
+    drop(opened);
+    for (more, words) in [
+        (",server=2", "the option is server=2, but must be server=1 to listen"),
+        (",mtu=9000", "the option is mtu=9000, but must be "),
+    ] {
+        let text = open(&format!("{name}{more}"), &[0]).map(drop).unwrap_err().to_string();
+        assert!(text.starts_with(words), "{text}");
     }
 }

@@ -129,6 +129,15 @@ impl FakeSwitch {
         wanted(&shared.counts)
     }
 
+    /// Waits until it has moved what there is to move. False if it has not within `limit`.
+    pub fn settle(&self, limit: Duration) -> bool {
+        let asked = self.change(|shared| {
+            shared.settle += 1;
+            shared.settle
+        });
+        self.hub.wait(limit, |shared| shared.settled >= asked).settled >= asked
+    }
+
     /// Packets that wait for the front end's buffers.
     pub fn waiting(&self) -> usize {
         self.hub.lock().outbound.values().map(VecDeque::len).sum()
@@ -219,7 +228,10 @@ impl Thread {
         if self.session.is_none() {
             self.begin(shared);
         }
-        let Some(session) = &mut self.session else { return };
+        let Some(session) = &mut self.session else {
+            shared.settled = shared.settle;
+            return;
+        };
         if let Some(seed) = shared.scribble.take() {
             session.scribble(seed);
         }
@@ -234,7 +246,9 @@ impl Thread {
             self.end(shared);
         } else if session.move_packets(shared) {
             self.wake_self();
+            return;
         }
+        shared.settled = shared.settle;
     }
 
     /// Sleeps until something happens. Returns whether the front end sent a message or closed.

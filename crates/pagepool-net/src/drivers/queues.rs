@@ -14,6 +14,11 @@ pub struct Queues<'a> {
     pub numbers: &'a [u32],
 }
 
+/// What is before the first comma of an argument.
+pub(super) fn without_options(argument: &str) -> &str {
+    argument.split_once(',').map_or(argument, |(first, _)| first)
+}
+
 /// Opens each device of a kind with one queue.
 pub(super) fn open_single(
     devices: &[Queues<'_>],

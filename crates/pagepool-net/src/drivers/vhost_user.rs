@@ -7,7 +7,7 @@ use pagepool::{Arena, Error};
 
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
-use super::queues::Queues;
+use super::queues::{Queues, without_options};
 use super::vhost::{Pairs, open_pairs, pairs_up_to_last};
 use crate::device::device::HEADERS;
 use crate::error::parameter;
@@ -33,8 +33,8 @@ fn open_one(
     domain: &Arc<VhostDomain>,
     arena: &Arc<Arena>,
 ) -> Result<Vec<OpenedDevice>, Error> {
-    let (name, numbers) = (format!("{KIND}:{}", queues.argument), queues.numbers);
     let (path, later) = parse(queues.argument)?;
+    let (name, numbers) = (format!("{KIND}:{path}"), queues.numbers);
     let back_end = VhostUser::new(&name, Path::new(path), later, pairs_up_to_last(numbers)?)?;
     if arena.memfd().is_none() {
         let what = format!("the memory of {name} must be a memfd: open the arena with `Backing::Memfd`");
@@ -47,11 +47,16 @@ fn open_one(
 
 /// The path, and whether this process listens.
 fn parse(argument: &str) -> Result<(&str, bool), Error> {
-    let (path, server) = argument.split_once(",server=").unwrap_or((argument, "0"));
-    match (path, server) {
-        ("", _) => Err(parameter("device", format!("{KIND}:{argument}"), format!("{KIND}:PATH of a socket"))),
-        (path, "0") => Ok((path, false)),
-        (path, "1") => Ok((path, true)),
-        (_, other) => Err(parameter("server", other, "1 to listen, or 0 to connect")),
+    let path = without_options(argument);
+    if path.is_empty() {
+        return Err(parameter("device", format!("{KIND}:{argument}"), format!("{KIND}:PATH of a socket")));
+    }
+    match &argument[path.len()..] {
+        "" | ",server=0" => Ok((path, false)),
+        ",server=1" => Ok((path, true)),
+        other => {
+            let must_be = "server=1 to listen, or server=0 to connect; a path has no comma";
+            Err(parameter("the option", &other[1..], must_be))
+        }
     }
 }

@@ -156,9 +156,14 @@ impl VirtioNet {
     #[inline(never)]
     fn nothing_came(&mut self) {
         self.idle += 1;
+        self.look(self.idle.is_multiple_of(LOOK_AFTER));
+    }
+
+    /// Ends the connection if the back end breaks the rules; with a system call also if it is gone.
+    fn look(&self, by_call: bool) {
         if self.receiver.ring.is_broken() || self.sender.ring.is_broken() {
             self.port.lost(self.connection);
-        } else if self.idle.is_multiple_of(LOOK_AFTER) {
+        } else if by_call {
             self.port.look(self.connection);
         }
     }
@@ -264,7 +269,7 @@ impl Device for VirtioNet {
         if self.armed {
             self.disarm();
         }
-        self.port.look(self.connection);
+        self.look(true);
         if !self.is_connected() && !self.restart() {
             return Armed::Idle { fd: None, waker_fd: None, at_most: self.port.pause() };
         }

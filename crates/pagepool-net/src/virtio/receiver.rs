@@ -191,6 +191,7 @@ impl Receiver {
     fn give_many(&mut self, pool: &Bound, mappings: &mut MappingCache, stats: &mut DeviceStats) -> bool {
         while self.ring.free() > 0 {
             let want = self.ring.free().min(Batch::MAX);
+            self.ring.prefetch_free(want);
             let batch = pool.alloc_batch(want);
             let got = batch.len();
             if let Err(unmapped) = self.give_pages(batch, mappings) {

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::Arc;
 
 use super::sys::{Descriptor, RingMemory, Words};
+use crate::sys::prefetch;
 
 /// Flags of a descriptor: another follows; the device writes its buffer.
 pub(crate) const NEXT: u16 = 1;
@@ -32,7 +33,10 @@ pub(crate) const WRITE: u16 = 2;
 /// The flag by which either side asks the other for no signals.
 const NO_SIGNAL: u16 = 1;
 
-const LINE: usize = 64;
+const LINE: usize = prefetch::LINE;
+/// Descriptors, and used entries, in a cache line.
+const IN_LINE: usize = LINE / size_of::<Descriptor>();
+const USED_IN_LINE: usize = LINE / size_of::<u64>();
 /// Bytes of flags and index before the entries of a ring. They end a cache line, which the entries begin.
 const HEAD: usize = 4;
 /// Bytes of a page, on every machine that this runs on a multiple of this.
@@ -208,6 +212,17 @@ impl Ring {
         self.free.give(number);
     }
 
+    /// Fetches the lines of the next `n` free descriptors, which the device's CPU may have: together, the misses
+    /// overlap.
+    #[inline(always)]
+    pub(crate) fn prefetch_free(&self, n: usize) {
+        let first = self.free.next();
+        for number in (0..n as u16).step_by(IN_LINE) {
+            // Near enough: out of order, some of them are others.
+            prefetch::to_write(self.parts.descriptors.at(first.wrapping_add(number)));
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn describe(&mut self, number: u16, at: u64, len: u32, flags: u16, next: u16) {
         let Descriptor(first, second) = self.parts.descriptors.at(number);
@@ -282,6 +297,9 @@ impl Ring {
     /// Takes as many completed chains as there is room for; so many must be [`pending`](Self::pending).
     #[inline(always)]
     pub(crate) fn take_burst(&mut self, into: &mut [Used]) {
+        for number in (0..into.len() as u16).step_by(USED_IN_LINE) {
+            prefetch::to_read(self.parts.used.entries.at(self.taken.wrapping_add(number)));
+        }
         for used in into {
             *used = self.take();
         }
@@ -354,6 +372,12 @@ impl FreeNumbers {
     #[inline(always)]
     fn len(&self) -> usize {
         self.given.wrapping_sub(self.taken).into()
+    }
+
+    /// The number that is taken next, if there is one.
+    #[inline(always)]
+    fn next(&self) -> u16 {
+        self.numbers[usize::from(self.taken) & (self.numbers.len() - 1)]
     }
 
     #[inline(always)]

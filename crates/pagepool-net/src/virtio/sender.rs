@@ -15,7 +15,7 @@ use pagepool::{DeviceTable, ETH_HEADER, MAX_FRAGS, PageIdx, XdpBuff, XdpFrame, X
 
 use super::layout::Layout;
 use super::net_header;
-use super::ring::{NEXT, Ring};
+use super::ring::{NEXT, Ring, Used};
 use super::sys::PacketMemory;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing};
@@ -24,6 +24,8 @@ use crate::device::{DeviceStats, TxQueue};
 /// Bytes between two headers in the ring's memory.
 const HEADER_STRIDE: u64 = 16;
 
+/// Completions taken off the ring at once.
+const BURST: usize = 64;
 /// The page of a head that has no page.
 const NONE: u32 = u32::MAX;
 
@@ -43,6 +45,7 @@ pub(super) struct Sender {
     /// Buffers of all other frames.
     held: usize,
     leaked: usize,
+    burst: Box<[Used; BURST]>,
     /// The parts of the frame that is being sent.
     parts: [Part; MAX_FRAGS + 1],
     /// The device's address of the headers, one for each descriptor, all 0.
@@ -76,6 +79,7 @@ impl Sender {
             links: (0..size).collect(),
             held: 0,
             leaked: 0,
+            burst: Box::new([Used::default(); BURST]),
             parts: [Part::default(); MAX_FRAGS + 1],
             headers,
             limits,
@@ -132,6 +136,7 @@ impl Sender {
         }
         let Self { ring, layout, memory, whole, pages, limits, .. } = self;
         let (longest, room, mut bytes) = (limits.max_packet, ring.free(), 0);
+        ring.prefetch_free(room.min(packets.len()));
         let in_page = (1 << layout.page_shift) - 1;
         let sent = whole.insert_packets(packets, room, |place, len| {
             // A refused packet stays in the vector: the general path counts it.
@@ -198,12 +203,13 @@ impl Sender {
     ) -> usize {
         let mut frames = 0;
         while frames < budget {
-            let got = self.ring.pending().min(budget - frames);
+            let got = self.ring.pending().min(BURST).min(budget - frames);
             if got == 0 {
                 break;
             }
-            for _ in 0..got {
-                let head = self.ring.take().head;
+            self.ring.take_burst(&mut self.burst[..got]);
+            for at in 0..got {
+                let head = self.burst[at].head;
                 let page = self.pages.get_mut(head as usize);
                 let page = page.map_or(NONE, |page| std::mem::replace(page, NONE));
                 match self.whole.remove(PageIdx(page)) {

@@ -15,7 +15,6 @@ use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SIZE, PageBuf, PageIdx, XdpBuff, Xdp
 
 use super::descriptor::Descriptor;
 use super::layout::Layout;
-use super::sys::prefetch;
 use super::sys::ring::{Consumer, Entries, Producer, Slots};
 use super::sys::socket::{CONTINUED, Mapped};
 use super::tx_metadata::requests::Requests;
@@ -23,6 +22,7 @@ use super::tx_metadata::{self, TxFeatures};
 use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing, TxSlots};
 use crate::device::{DeviceStats, TxQueue};
+use crate::sys::prefetch;
 
 /// Completions per look.
 const BURST: usize = 64;

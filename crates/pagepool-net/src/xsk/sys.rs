@@ -1,5 +1,4 @@
-//! The system calls of AF_XDP sockets and their rings; prefetch instructions.
+//! The system calls of AF_XDP sockets, and their rings.
 
-pub(crate) mod prefetch;
 pub(crate) mod ring;
 pub(crate) mod socket;

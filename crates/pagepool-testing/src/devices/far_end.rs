@@ -12,6 +12,12 @@ pub trait FarEnd: fmt::Debug {
     /// Replaces the vector's bytes with the next packet that the device sent; false if there is none.
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool;
 
+    /// Whether only this end knows of packets that found no buffer: [`send`](Self::send) returns false for
+    /// each, and the device cannot count them.
+    fn alone_knows_losses(&self) -> bool {
+        false
+    }
+
     /// The longest packet that this end can send, in bytes.
     fn longest(&self) -> usize {
         usize::MAX
@@ -23,6 +29,11 @@ pub trait FarEnd: fmt::Debug {
     /// Keeps the device from sending, which fills its ring; false if this end cannot do that.
     fn stall(&mut self, on: bool) -> bool {
         let _ = on;
+        false
+    }
+
+    /// Whether it keeps a packet until the device has a buffer for it, so that none is lost for lack of one.
+    fn keeps(&self) -> bool {
         false
     }
 

@@ -123,6 +123,9 @@ pub(super) struct Shared {
     pub(super) scribble: Option<u64>,
     pub(super) disconnect: bool,
     pub(super) stop: bool,
+    /// How often the test has asked that all be moved, and the last of these times after which all was.
+    pub(super) settle: u64,
+    pub(super) settled: u64,
     pub(super) outbound: BTreeMap<u16, VecDeque<Frame>>,
     pub(super) inbound: VecDeque<Frame>,
     pub(super) counts: SwitchCounts,
@@ -138,6 +141,8 @@ impl Shared {
             scribble: None,
             disconnect: false,
             stop: false,
+            settle: 0,
+            settled: 0,
             outbound: BTreeMap::new(),
             inbound: VecDeque::new(),
             counts: SwitchCounts::default(),

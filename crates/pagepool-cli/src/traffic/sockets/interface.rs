@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool_link::{Ethtool, LinkInfo, Netlink, SshSession, Tap, cautions, shell_word};
-use pagepool_net::Driver;
+use pagepool_net::{Driver, OtherEnd};
 
 use crate::report::{in_words, output};
 use crate::traffic::options::Numbers;
@@ -155,10 +155,10 @@ fn split(device: &str) -> Result<(&'static str, &str), String> {
         return Ok((SCHEME, device));
     }
     let (driver, interface) = Driver::find(device).map_err(in_words)?;
-    match driver.no_interface {
-        None => Ok((driver.scheme, interface)),
-        Some(why) => Err(format!(
-            "{device} has no network interface: {why}. Use {SCHEME}:INTERFACE; `pagepool demo` runs in memory"
+    match driver.other_end {
+        OtherEnd::Interface | OtherEnd::Tap => Ok((driver.scheme, interface)),
+        _ => Err(format!(
+            "{device} has no network interface. Use {SCHEME}:INTERFACE; `pagepool demo` runs in memory"
         )),
     }
 }
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(split("tap:eth0"), Ok((TAP, "eth0")));
         let error = split("memory:").unwrap_err();
         assert!(
-            error.starts_with("memory: has no network interface: ") && error.contains("af_xdp:"),
+            error.starts_with("memory: has no network interface. ") && error.contains("af_xdp:"),
             "{error}"
         );
         let unknown = split("tun:tun0").unwrap_err();

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::prefetch;
+use crate::sys::prefetch;
 
 /// One of the words at the head of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

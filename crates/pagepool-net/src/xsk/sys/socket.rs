@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::prefetch;
 use super::ring::{Entries, Index, RingMemory};
+use crate::sys::prefetch;
 use crate::sys::socket::{done, open, option, set_addresses, set_option};
 
 /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.17).
