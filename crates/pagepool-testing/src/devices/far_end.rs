@@ -26,6 +26,12 @@ pub trait FarEnd: fmt::Debug {
         false
     }
 
+    /// How many packets this end lost because the device had no buffer. `None`: the device counts them, in
+    /// `rx_no_buffer`.
+    fn lost(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes the device die; false if this end cannot do that.
     fn die(&mut self) -> bool {
         false
