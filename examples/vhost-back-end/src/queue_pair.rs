@@ -1,4 +1,4 @@
-//! One queue pair: takes packets from the front end's transmit queue, and puts packets into its receive queue.
+//! One queue pair: takes packets from a transmit queue, and puts packets into a receive queue.
 
 use std::io::{Read, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -73,7 +73,7 @@ impl QueuePair {
         self.state().counts
     }
 
-    /// Waits until this is true of the counts, and of whether a front end is connected; false after the limit.
+    /// Waits until this is so, given whether a front end is connected, and the counts; false after the limit.
     pub fn wait(&self, limit: Duration, until: impl Fn(bool, Counts) -> bool) -> bool {
         let missing = |state: &mut State| !until(state.rings.is_some(), state.counts);
         let waited = self.changed.wait_timeout_while(self.state(), limit, missing);

@@ -1,5 +1,5 @@
-//! A front end for one purpose: to test the back end. Messages are rust-vmm's; the driver's half of the queues
-//! is here, and checks what the back end writes.
+//! A front end for one purpose: to test the back end. The messages are of rust-vmm; the driver's half of the
+//! queues is here, and checks what the back end writes.
 
 use std::fs::{File, remove_file};
 use std::os::fd::AsRawFd;

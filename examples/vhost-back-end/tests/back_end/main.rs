@@ -75,6 +75,17 @@ fn packets_come_back_in_several_buffers() {
 }
 
 #[test]
+fn packets_in_several_buffers_wake_a_front_end() {
+    let folder = folder();
+    let socket = folder.path().join("sock");
+    let back_end = BackEnd::start(Params::new(&socket, Mode::Generate { len: 600 })).unwrap();
+    let mut front_end = connect(&socket, 1, FEATURES, 256);
+    assert!((0..1000).all(|_| front_end.wait(0).len() == 600));
+    front_end.close();
+    assert!(back_end.stop().put >= 1000);
+}
+
+#[test]
 fn what_never_fits_is_lost_and_counted() {
     let folder = folder();
     let socket = folder.path().join("sock");

@@ -1,5 +1,7 @@
 //! The back end dies while packets are on their way, and another one goes on.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use pagepool::XdpFrame;
@@ -57,22 +59,24 @@ fn two_queue_pairs_on_two_threads_go_on() {
     let mut back_end = BackEnd::start(params.clone()).unwrap();
     let opened = open(&socket, "", &[0, 1], &short_rings());
     assert_eq!(opened.len(), 2);
+    let enough = Arc::new(AtomicBool::new(false));
     let run = |device| {
-        let run = move || {
+        let enough = enough.clone();
+        thread::spawn(move || {
             let mut host = Host::new(device);
-            host.exchange(5000);
-            host
-        };
-        thread::spawn(move || run().end())
+            host.run_until(usize::MAX, |_| enough.load(Ordering::Relaxed));
+            host.end();
+        })
     };
     let threads: Vec<_> = opened.into_iter().map(run).collect();
-    for _ in 0..3 {
+    for _ in 0..4 {
         for pair in [0, 1] {
-            assert!(back_end.pair(pair).wait(LIMIT, |_, counts| counts.put > 500), "pair {pair}");
+            assert!(back_end.pair(pair).wait(LIMIT, |_, counts| counts.put > 1000), "pair {pair}");
         }
         back_end.stop();
         back_end = BackEnd::start(params.clone()).unwrap();
     }
+    enough.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let counts = back_end.stop();
     assert_eq!((counts.lost, counts.bad), (0, 0));

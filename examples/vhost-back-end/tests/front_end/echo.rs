@@ -1,10 +1,10 @@
 //! Packets come back, byte for byte.
 
-use pagepool_net::OpenParams;
+use pagepool_net::{OpenParams, open_devices};
 use pagepool_vhost_back_end::{BackEnd, Counts, FEATURES, Mode, Params};
 
 use crate::host::Host;
-use crate::{LIMIT, files, open, place, short_rings};
+use crate::{LIMIT, arena, files, open, place, short_rings};
 
 /// So many packets come back from a back end with these features, and are counted at both ends.
 fn echoes(count: usize, features: u64, params: &OpenParams, longest: usize) {
@@ -57,6 +57,19 @@ fn a_back_end_can_connect() {
     host.exchange(500);
     host.end();
     assert_eq!(files(&folder), 0, "the front end removes its socket");
+}
+
+#[test]
+fn a_queue_pair_that_does_not_exist_is_an_error() {
+    let (_folder, socket) = place();
+    let back_end = BackEnd::start(Params::new(&socket, Mode::Echo)).unwrap();
+    let name = format!("vhost_user:{}", socket.display());
+    let error = open_devices(&[(&name, &[0, 1])], &short_rings(), &arena()).map(drop).unwrap_err();
+    assert!(error.to_string().contains(&name), "{error}");
+    let mut host = Host::open(&socket, "", &short_rings());
+    host.exchange(100);
+    host.end();
+    assert_eq!(back_end.stop().bad, 0);
 }
 
 #[test]
