@@ -4,15 +4,8 @@
 //! A back end reads the front end's transmit queues (1, 3, …) and writes into its receive queues (0, 2, …).
 //! Each packet has a header of 12 bytes before it. The front end must accept `VIRTIO_F_VERSION_1`.
 //!
-//! ```
-//! use pagepool_vhost_back_end::{BackEnd, Mode, Params};
-//! # let path = std::env::temp_dir().join(format!("vhost-doc-{}.sock", std::process::id()));
-//! let back_end = BackEnd::start(Params::new(&path, Mode::Echo))?;
-//! // A front end connects to the socket, sends and receives.
-//! let counts = back_end.stop();
-//! assert_eq!(counts.to_string(), "0 connections, 0 packets taken, 0 put, 0 lost, 0 bad");
-//! # Ok::<(), std::io::Error>(())
-//! ```
+//! [`BackEnd::start`] serves a socket on a thread, [`BackEnd::stop`] ends it. With [`Mode::Manual`], a test
+//! moves each packet itself, through [`BackEnd::pair`].
 
 mod back_end;
 mod counts;

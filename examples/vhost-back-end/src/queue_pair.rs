@@ -241,14 +241,7 @@ impl Transfer<'_> {
         let (mut chains, mut room) = (Vec::with_capacity(1), 0);
         while room < self.packet.len() {
             let chain = if chains.is_empty() || self.mergeable { pop(self.rx, self.memory) } else { None };
-            let Some(chain) = chain else {
-                let count = chains.len();
-                (0..count).for_each(|_| self.rx.get_queue_mut().go_to_previous_position());
-                let all = usize::from(self.rx.get_queue().size());
-                let never = count > 0 && (count == all || !self.mergeable);
-                self.counts.lost += u64::from(never);
-                return if never { Put::Lost } else { Put::NoBuffer };
-            };
+            let Some(chain) = chain else { return self.leave(chains.len()) };
             let (head, writer) = (chain.head_index(), chain.writer(self.memory).ok());
             self.counts.bad += u64::from(writer.is_none());
             room += writer.as_ref().map_or(0, |writer| writer.available_bytes());
@@ -261,11 +254,20 @@ impl Transfer<'_> {
             let Some(mut writer) = writer else { return (head, 0) };
             let (part, after) = rest.split_at(writer.available_bytes().min(rest.len()));
             rest = after;
-            (head, writer.write(part).unwrap_or(0) as u32)
+            (head, writer.write_all(part).map_or(0, |()| part.len() as u32))
         };
         let filled: Vec<_> = chains.into_iter().map(fill).collect();
         self.use_all(&filled);
         Put::Done
+    }
+
+    /// Leaves so many chains in the receive queue: the packet does not fit into them.
+    fn leave(&mut self, count: usize) -> Put {
+        (0..count).for_each(|_| self.rx.get_queue_mut().go_to_previous_position());
+        let all = usize::from(self.rx.get_queue().size());
+        let never = count > 0 && (count == all || !self.mergeable);
+        self.counts.lost += u64::from(never);
+        if never { Put::Lost } else { Put::NoBuffer }
     }
 
     /// Publishes all buffers of a packet at once. `add_used` publishes each: a front end that polls would see
