@@ -95,8 +95,8 @@ impl FarEnd for Switch {
         self.switch.settle(veth::LIMIT);
     }
 
-    fn keeps(&self) -> bool {
-        true
+    fn lost(&self) -> Option<u64> {
+        Some(0) // it keeps them
     }
 
     fn stall(&mut self, on: bool) -> bool {

@@ -13,24 +13,29 @@ use pagepool_net::{Armed, Device, DeviceExt, TxQueue, Wake};
 use pagepool_testing::{Allowed, FarEnd, Rig, conformance_device};
 
 #[derive(Debug)]
-struct Wire(VirtioHalf);
+struct Wire {
+    half: VirtioHalf,
+    lost: u64,
+}
 
 impl FarEnd for Wire {
     fn send(&mut self, packet: &[u8]) -> bool {
-        self.0.step(|wire| wire.deliver(packet)).unwrap_or(false)
+        let sent = self.half.step(|wire| wire.deliver(packet)).unwrap_or(false);
+        self.lost += u64::from(!sent);
+        sent
     }
 
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
         packet.clear();
-        self.0.step(|wire| wire.take(|bytes| packet.extend_from_slice(bytes))).unwrap_or(false)
+        self.half.step(|wire| wire.take(|bytes| packet.extend_from_slice(bytes))).unwrap_or(false)
     }
 
-    fn alone_knows_losses(&self) -> bool {
-        true
+    fn lost(&self) -> Option<u64> {
+        Some(self.lost)
     }
 
     fn stall(&mut self, on: bool) -> bool {
-        self.0.stall(on);
+        self.half.stall(on);
         true
     }
 }
@@ -57,7 +62,7 @@ fn rig(shape: Shape) -> Rig {
     let (device, half, pool, arena) = device(shape, 64);
     Rig {
         device: Box::new(device),
-        far: Box::new(Wire(half)),
+        far: Box::new(Wire { half, lost: 0 }),
         pool,
         provider: arena,
         allowed: Allowed::default(),

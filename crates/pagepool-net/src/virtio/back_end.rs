@@ -58,7 +58,7 @@ pub(crate) struct SharedRegion<'a> {
     pub(crate) file: Option<BorrowedFd<'a>>,
 }
 
-/// A queue to start. Its memory is in the last region.
+/// A queue to start. Its memory is in the first region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueSetup<'a> {
     pub(crate) size: u16,

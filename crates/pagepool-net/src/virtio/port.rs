@@ -174,7 +174,7 @@ impl Drop for Port {
 }
 
 impl PortMemory {
-    /// The packets' memory, then that of the rings.
+    /// The memory of the rings, then that of packets: some back ends require ascending addresses.
     fn regions(&self) -> Vec<SharedRegion<'_>> {
         let rings = SharedRegion {
             device: self.rings_at,
@@ -189,6 +189,6 @@ impl PortMemory {
             address: base as u64,
             file: self.arena.memfd(),
         });
-        arena.into_iter().chain([rings]).collect()
+        [rings].into_iter().chain(arena).collect()
     }
 }

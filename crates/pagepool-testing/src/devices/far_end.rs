@@ -12,12 +12,6 @@ pub trait FarEnd: fmt::Debug {
     /// Replaces the vector's bytes with the next packet that the device sent; false if there is none.
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool;
 
-    /// Whether only this end knows of packets that found no buffer: [`send`](Self::send) returns false for
-    /// each, and the device cannot count them.
-    fn alone_knows_losses(&self) -> bool {
-        false
-    }
-
     /// The longest packet that this end can send, in bytes.
     fn longest(&self) -> usize {
         usize::MAX
@@ -32,9 +26,10 @@ pub trait FarEnd: fmt::Debug {
         false
     }
 
-    /// Whether it keeps a packet until the device has a buffer for it, so that none is lost for lack of one.
-    fn keeps(&self) -> bool {
-        false
+    /// How many packets this end lost because the device had no buffer; always 0 if it keeps them until there
+    /// is one. `None`: the device counts them, in `rx_no_buffer`.
+    fn lost(&self) -> Option<u64> {
+        None
     }
 
     /// Makes the device die; false if this end cannot do that.
