@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use pagepool::Error;
 use pagepool_link::sys::poll::look;
-use pagepool_link::{LinkInfo, Netlink, Tap};
+use pagepool_link::{LinkInfo, Tap};
 
 use super::message::{memory_table, pair};
 use super::sys::vhost_device::{self as device, Call};
+use crate::interface::drops::Drops;
 use crate::interface::lookup;
 use crate::sys::errno;
 use crate::sys::remedy::failed_unless;
@@ -31,9 +32,10 @@ const NO_TAP: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct VhostNet {
     name: String,
-    /// Of the network namespace in which the TAP was opened.
-    netlink: Netlink,
     link: LinkInfo,
+    /// Of the interface, counted for this pair.
+    drops: Drops,
+    counting: u32,
     /// Those that are not closed.
     pairs: Vec<Pair>,
 }
@@ -54,7 +56,8 @@ impl VhostNet {
         let link = netlink.link(interface).map_err(lookup::system)?;
         let pair = |(&number, tap)| Pair { number, tap, device: None };
         let pairs = numbers.iter().zip(taps).map(pair).collect();
-        Ok(Self { name: name.into(), netlink, link, pairs })
+        let (drops, counting) = (Drops::since_now(netlink, link.index), numbers.first().map_or(0, |&of| of));
+        Ok(Self { name: name.into(), link, drops, counting, pairs })
     }
 
     /// The interface as it was at first.
@@ -64,10 +67,13 @@ impl VhostNet {
 
     /// Attaches the queues to another TAP of the name, if the interface was deleted and there is one.
     fn attach(&mut self) -> Result<(), Error> {
-        for Pair { tap, .. } in self.pairs.iter().filter(|pair| pair.is_gone()) {
-            self.netlink.link(tap.name()).map_err(lookup::system)?;
-            tap.attach_again().map_err(lookup::system)?;
+        let gone: Vec<_> = self.pairs.iter().filter(|pair| pair.is_gone()).collect();
+        if gone.is_empty() {
+            return Ok(());
         }
+        let found = self.drops.netlink.get_mut().link(gone[0].tap.name()).map_err(lookup::system)?;
+        gone.iter().try_for_each(|pair| pair.tap.attach_again()).map_err(lookup::system)?;
+        self.drops.follow(found.index);
         Ok(())
     }
 
@@ -152,6 +158,7 @@ impl BackEnd for VhostNet {
 
     /// The queue of the TAP ends with the pair: packets of its flows go to the others.
     fn stop(&mut self, number: u16) -> bool {
+        self.drops.look(); // the last one may end the interface
         let stopped = |pair: &Pair| pair.number == number.into() && pair.stop();
         let before = self.pairs.len();
         self.pairs.retain(|pair| !stopped(pair));
@@ -168,6 +175,11 @@ impl BackEnd for VhostNet {
             pair.stop(); // a process that forked may have the descriptor, too
             pair.device = None;
         }
+    }
+
+    /// The interface counts for all of its queues: so does the first pair.
+    fn dropped(&mut self, number: u16) -> u64 {
+        if self.counting == number.into() { self.drops.count() } else { 0 }
     }
 }
 
