@@ -1,5 +1,5 @@
 //! The kernel's vhost-net as a device, with the kernel at both ends of its TAP, in network namespaces of the
-//! tests' own.
+//! tests' own. With `PAGEPOOL_TRIMMED` parts are dropped in every 13th order only.
 
 use std::fs;
 use std::path::PathBuf;
@@ -151,7 +151,10 @@ fn with_taps(place: &Namespace, queues: usize, mtu: u32, params: OpenParams) -> 
 #[test]
 fn vhost_net_keeps_the_rules_of_devices() {
     let Some(place) = vhost_place("vhost_net_keeps_the_rules_of_devices") else { return };
-    conformance_device(|| rig(&place, params()));
+    match std::env::var_os("PAGEPOOL_TRIMMED") {
+        Some(_) => conformance_slow_device(|| rig(&place, params())),
+        None => conformance_device(|| rig(&place, params())),
+    }
 }
 
 #[test]
@@ -272,12 +275,12 @@ fn a_closed_queue_is_not_written_to() {
     device.receive(&pool, &mut Vec::new(), 0);
     let mut socket = KernelEnd::of(&place);
     (0..8).for_each(|_| assert!(far.send(&[7; 1000])));
-    assert!(socket.send(&[7; 1000]) && socket.send(&[7; 1000]), "some come while it is closed");
+    (0..2).for_each(|_| _ = socket.send(&[7; 1000])); // some may come while it is closed
     device.close();
     assert_eq!(pool.inflight().out, 0, "all buffers returned");
     let mut pages: Vec<_> = std::iter::from_fn(|| pool.alloc_page()).collect();
     pages.iter_mut().for_each(|page| page.bytes_mut().expect("memory").fill(0xee));
-    (0..100).for_each(|_| drop(socket.send(&[7; 1000])));
+    (0..100).for_each(|_| _ = socket.send(&[7; 1000]));
     far.settle();
     let is_untouched =
         |page: &pagepool::PageBuf| page.bytes().expect("memory").iter().all(|&byte| byte == 0xee);
@@ -302,8 +305,8 @@ fn a_deleted_interface_is_a_lost_link_until_it_is_back() {
     if !make_tap(&place) {
         return println!("SKIP {name}: no program that makes TAPs");
     }
+    KernelEnd::of(&place).with_link(|netlink, index| netlink.set_up(index, true));
     let mut far = KernelEnd::of(&place);
-    far.with_link(|netlink, index| netlink.set_up(index, true));
     wait_until("the link is back", || {
         device.receive(&pool, &mut Vec::new(), 8);
         device.stats().in_rx > 0
@@ -322,7 +325,7 @@ fn a_deleted_interface_is_a_lost_link_until_it_is_back() {
 #[test]
 fn an_interface_that_is_down_keeps_no_buffer() {
     let Some(place) = vhost_place("an_interface_that_is_down_keeps_no_buffer") else { return };
-    let Rig { mut device, mut far, pool, .. } = rig(&place, params());
+    let Rig { mut device, pool, .. } = rig(&place, params());
     let turn = |up| KernelEnd::of(&place).with_link(|netlink, index| netlink.set_up(index, up));
     turn(false);
     assert_eq!(device.transmit(&mut TxQueue::from([frame(&pool, 60), frame(&pool, 61)])), 2);
@@ -333,7 +336,7 @@ fn an_interface_that_is_down_keeps_no_buffer() {
     });
     done.flush();
     turn(true);
-    assert!(far.send(&[7; 60]));
+    assert!(KernelEnd::of(&place).send(&[7; 60]));
     assert_eq!(receive(&mut *device, &pool, 1)[0].data(), [7; 60]);
     device.close();
     assert_eq!(pool.inflight().out, 0);
@@ -371,14 +374,14 @@ fn packets_cross_to_a_tap_without_a_copy() {
 /// Why a device is not opened, in the words of its error.
 fn why(place: &Namespace, name: &'static str, queues: &'static [u32], params: OpenParams) -> String {
     let arena = arena();
-    place.run(move || open_devices(&[(name, queues)], &params, &arena).map(drop)).unwrap_err().to_string()
+    let opened = place.run(move || open_devices(&[(name, queues)], &params, &arena).map(drop));
+    opened.expect_err("a device").to_string()
 }
 
 #[test]
 fn errors_name_the_value_and_the_remedy() {
     let Some(place) = place("errors_name_the_value_and_the_remedy") else { return };
-    let said = why(&place, "vhost_net:t0", &[70_000], params());
-    assert_eq!(said, "queue is 70000, but must be 0 to 65534");
+    assert_eq!(why(&place, "vhost_net:t0", &[256], params()), "queue is 256, but must be 0 to 255");
     for name in ["vhost_net:", "vhost_net:a-name-too-long0"] {
         let said = why(&place, name, &[0], params());
         assert!(said.contains("1 to 15 bytes"), "{said}");

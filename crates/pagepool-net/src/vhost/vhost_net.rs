@@ -165,9 +165,13 @@ impl BackEnd for VhostNet {
         self.pairs.len() < before
     }
 
-    /// All queues end with their interface.
+    /// All queues end with their interface. The kernel may still be copying a packet: it is stopped first.
     fn is_gone(&mut self) -> bool {
-        self.pairs.first().is_none_or(|pair| pair.device.is_none() || pair.is_gone())
+        let gone = self.pairs.first().is_none_or(|pair| pair.device.is_none() || pair.is_gone());
+        if gone {
+            self.disconnect();
+        }
+        gone
     }
 
     fn disconnect(&mut self) {
@@ -192,19 +196,20 @@ fn failed(name: &str, call: Call, source: io::Error) -> Error {
     let own = match (call.name, source.raw_os_error().unwrap_or(0)) {
         ("ioctl(VHOST_SET_OWNER)", errno::ENOMEM | errno::EAGAIN) => Some(format!(
             "the kernel cannot start a thread for {name}: raise RLIMIT_NPROC or the cgroup's pids.max, \
-                 or use fewer queues"
+             or use fewer queues"
         )),
         ("ioctl(VHOST_SET_MEM_TABLE)", errno::E2BIG) => Some(format!(
             "the kernel takes fewer regions of memory than {name} has: set max_mem_regions of the module \
-                 vhost to 2 or more"
+             vhost to 2 or more"
         )),
         ("ioctl(VHOST_NET_SET_BACKEND)", errno::EINVAL | errno::EBADFD) => {
             Some(format!("the interface of {name} was deleted: create it again"))
         }
         (_, errno::EPERM) => Some(format!(
             "another process opened {name} and then forked: open it in the process that uses it. Or a \
-                 seccomp filter denies the call: allow it"
+             seccomp filter denies the call: allow it"
         )),
+        (_, errno::EBUSY) => Some(format!("a queue of {name} is opened twice: give each number once")),
         _ => None,
     };
     failed_unless(own, call.name, source, format!("the kernel refused it for {name}; please report it"))
