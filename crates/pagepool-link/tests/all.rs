@@ -3,4 +3,5 @@
 
 mod link;
 mod namespace;
+mod tap;
 mod two_hosts;

@@ -15,19 +15,19 @@
 mod receiver;
 mod sender;
 
-use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pagepool::{Bound, Error, XdpBuff, XdpFrameBulk};
 use pagepool_link::sys::poll::look;
-use pagepool_link::{LinkInfo, Netlink, Tap};
+use pagepool_link::{LinkInfo, Tap};
 
 use crate::device::device::{HEADERS, VLAN_TAG, make_room};
 use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceDescription, DeviceInfo, DeviceStats, QueueState, TxQueue};
 use crate::error::within;
+use crate::interface::drops::Drops;
 use crate::interface::lookup;
 use receiver::Receiver;
 use sender::Sender;
@@ -106,40 +106,6 @@ fn info(tap: &Tap, mtu: usize, params: &TapParams) -> DeviceInfo {
     }
 }
 
-/// The packets that the kernel dropped because too many waited, as its interface counts them.
-#[derive(Debug)]
-struct Drops {
-    netlink: RefCell<Netlink>,
-    index: u32,
-    before: u64,
-    /// The last known number, and when it was read.
-    last: Cell<(u64, Option<Instant>)>,
-}
-
-/// A look is a netlink request, which waits while another process changes interfaces.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-impl Drops {
-    fn since_now(mut netlink: Netlink, index: u32) -> Self {
-        let before = netlink.unsent_at(index).ok().flatten().unwrap_or(0);
-        Self { netlink: RefCell::new(netlink), index, before, last: Cell::new((0, None)) }
-    }
-
-    /// The number, at most 0.1 s old.
-    fn count(&self) -> u64 {
-        let (last, read_at) = self.last.get();
-        if read_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) { last } else { self.look() }
-    }
-
-    /// The number now; the last known one if the interface is gone, or in another network namespace.
-    fn look(&self) -> u64 {
-        let now = self.netlink.borrow_mut().unsent_at(self.index).ok().flatten();
-        let count = now.map_or(self.last.get().0, |now| now.saturating_sub(self.before));
-        self.last.set((count, Some(Instant::now())));
-        count
-    }
-}
-
 impl Device for TapDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -205,7 +171,7 @@ impl Device for TapDevice {
 
     fn stats(&self) -> DeviceStats {
         DeviceStats {
-            rx_no_buffer: if self.tap.is_some() { self.drops.count() } else { self.drops.last.get().0 },
+            rx_no_buffer: if self.tap.is_some() { self.drops.count() } else { self.drops.last() },
             in_rx: self.receiver.held() as u64,
             in_tx: self.sender.held() as u64,
             calls: self.calls.count,

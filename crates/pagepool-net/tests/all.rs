@@ -30,6 +30,7 @@ mod threads;
 mod tokio;
 mod tx_metadata;
 mod veth;
+mod vhost_net;
 mod vhost_user;
 mod virtio;
 mod xsk;

@@ -15,7 +15,7 @@ use pagepool_net::{
 use pagepool_testing::{Allowed, FarEnd, Rig, conformance_device, conformance_slow_device};
 
 /// A namespace that may have TAPs, or none after a line that says why.
-fn place(test: &str) -> Option<Rc<Namespace>> {
+pub fn place(test: &str) -> Option<Rc<Namespace>> {
     let tried = Namespace::new("tap").and_then(|place| {
         place.run(|| Tap::open("trial0"))?;
         Ok(place)
@@ -30,11 +30,11 @@ fn place(test: &str) -> Option<Rc<Namespace>> {
     }
 }
 
-fn arena() -> Arc<Arena> {
+pub fn arena() -> Arc<Arena> {
     Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() }).expect("4 MiB")
 }
 
-fn params() -> OpenParams {
+pub fn params() -> OpenParams {
     let pool = PoolParams { chains: 512, headroom: 256, wakeup: true, ..Default::default() };
     OpenParams { rx_ring: 64, tx_ring: 64, pool, ..Default::default() }
 }
@@ -46,20 +46,20 @@ fn open(place: &Namespace, params: OpenParams, arena: &Arc<Arena>) -> Result<Ope
 
 /// The kernel's end: raw frames of the interface.
 #[derive(Debug)]
-struct KernelEnd {
+pub struct KernelEnd {
     place: Rc<Namespace>,
     socket: FrameSocket,
     mtu: usize,
 }
 
 impl KernelEnd {
-    fn of(place: &Rc<Namespace>) -> Self {
+    pub fn of(place: &Rc<Namespace>) -> Self {
         let mtu = place.netlink().and_then(|mut netlink| netlink.link("t0")).expect("it is there").mtu;
         let socket = FrameSocket::open(place, "t0").expect("it is there");
         Self { place: place.clone(), socket, mtu: mtu as usize }
     }
 
-    fn with_link(&self, work: impl FnOnce(&mut Netlink, u32) -> Result<(), LinkError>) {
+    pub fn with_link(&self, work: impl FnOnce(&mut Netlink, u32) -> Result<(), LinkError>) {
         let mut netlink = self.place.netlink().expect("a namespace of our own");
         let index = netlink.link("t0").expect("it is there").index;
         work(&mut netlink, index).expect("it is ours");
@@ -96,14 +96,14 @@ fn rig(place: &Rc<Namespace>, params: OpenParams) -> Rig {
     Rig { device, far, pool, provider, allowed: Allowed::default(), verify: Box::new(|| {}) }
 }
 
-fn frame(pool: &Bound, len: usize) -> XdpFrame {
+pub fn frame(pool: &Bound, len: usize) -> XdpFrame {
     let mut packet = pool.packet(len).expect("a free page");
     packet.data_mut().fill(9);
     packet.into()
 }
 
 /// Polls until so many packets have arrived.
-fn receive(device: &mut dyn Device, pool: &Bound, count: usize) -> Vec<XdpBuff> {
+pub fn receive(device: &mut dyn Device, pool: &Bound, count: usize) -> Vec<XdpBuff> {
     let (mut packets, start) = (Vec::with_capacity(count.max(1)), Instant::now());
     while packets.len() < count {
         assert!(start.elapsed() < LIMIT, "{} of {count} packets", packets.len());
@@ -208,15 +208,21 @@ fn a_pool_without_pages_lets_packets_wait_in_the_kernel() {
     assert_eq!(receive(&mut *device, &pool, 1)[0].len(), 60);
 }
 
+/// Makes a TAP that stays, and is down. False without a program for that.
+pub fn make_tap(place: &Namespace) -> bool {
+    let programs = [("ip", &["tuntap", "add", "t0", "mode", "tap"][..]), ("tunctl", &["-t", "t0"])];
+    let made = |(program, words): (&str, &[&str])| {
+        let done = std::process::Command::new(program).args(words).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    place.run(move || programs.into_iter().any(made))
+}
+
 #[test]
 fn a_tap_that_was_made_before_stays_and_is_left_as_it_is() {
     let name = "a_tap_that_was_made_before_stays_and_is_left_as_it_is";
     let Some(place) = place(name) else { return };
-    let made = place.run(|| {
-        let words = ["tuntap", "add", "t0", "mode", "tap"];
-        std::process::Command::new("ip").args(words).status().is_ok_and(|status| status.success())
-    });
-    if !made {
+    if !make_tap(&place) {
         return println!("SKIP {name}: no `ip` that makes TAPs");
     }
     let mut netlink = place.netlink().expect("a namespace of our own");

@@ -8,14 +8,16 @@ use pagepool_link::Tap;
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
 use super::queues::Queues;
-use super::vhost::{Pairs, open_pairs, pairs_up_to_last};
+use super::vhost::{Pairs, open_pairs};
 use crate::device::device::{HEADERS, VLAN_TAG};
-use crate::error::parameter;
+use crate::error::{parameter, within};
 use crate::interface::lookup;
 use crate::vhost::domain::VhostDomain;
 use crate::vhost::vhost_net::VhostNet;
 
 const KIND: &str = "vhost_net";
+/// The most queues of a TAP.
+const MAX_QUEUES: u32 = 256;
 
 pub(super) fn open(
     taps: &[Queues<'_>],
@@ -33,10 +35,8 @@ fn open_one(
     arena: &Arc<Arena>,
 ) -> Result<Vec<OpenedDevice>, Error> {
     let (name, numbers) = (format!("{KIND}:{}", queues.argument), queues.numbers);
-    pairs_up_to_last(numbers)?;
-    if numbers.is_empty() {
-        return Ok(Vec::new());
-    }
+    let Some(&last) = numbers.iter().max() else { return Ok(Vec::new()) };
+    within("queue", last, 0..=MAX_QUEUES - 1)?;
     let back_end = VhostNet::new(&name, numbers, taps(queues, params)?)?;
     let mtu = back_end.link().mtu as usize;
     let (back_end, later, max_packet) = (Box::new(back_end), false, mtu + HEADERS + VLAN_TAG);

@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use pagepool::Error;
 use pagepool_link::sys::poll::look;
-use pagepool_link::{LinkInfo, Netlink, Tap};
+use pagepool_link::{LinkInfo, Tap};
 
 use super::message::{memory_table, pair};
 use super::sys::vhost_device::{self as device, Call};
+use crate::interface::drops::Drops;
 use crate::interface::lookup;
 use crate::sys::errno;
 use crate::sys::remedy::failed_unless;
@@ -31,9 +32,10 @@ const NO_TAP: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct VhostNet {
     name: String,
-    /// Of the network namespace in which the TAP was opened.
-    netlink: Netlink,
     link: LinkInfo,
+    /// Of the interface, counted for this pair.
+    drops: Drops,
+    counting: u32,
     /// Those that are not closed.
     pairs: Vec<Pair>,
 }
@@ -54,7 +56,8 @@ impl VhostNet {
         let link = netlink.link(interface).map_err(lookup::system)?;
         let pair = |(&number, tap)| Pair { number, tap, device: None };
         let pairs = numbers.iter().zip(taps).map(pair).collect();
-        Ok(Self { name: name.into(), netlink, link, pairs })
+        let (drops, counting) = (Drops::since_now(netlink, link.index), numbers.first().map_or(0, |&of| of));
+        Ok(Self { name: name.into(), link, drops, counting, pairs })
     }
 
     /// The interface as it was at first.
@@ -64,10 +67,13 @@ impl VhostNet {
 
     /// Attaches the queues to another TAP of the name, if the interface was deleted and there is one.
     fn attach(&mut self) -> Result<(), Error> {
-        for Pair { tap, .. } in self.pairs.iter().filter(|pair| pair.is_gone()) {
-            self.netlink.link(tap.name()).map_err(lookup::system)?;
-            tap.attach_again().map_err(lookup::system)?;
+        let gone: Vec<_> = self.pairs.iter().filter(|pair| pair.is_gone()).collect();
+        if gone.is_empty() {
+            return Ok(());
         }
+        let found = self.drops.netlink.get_mut().link(gone[0].tap.name()).map_err(lookup::system)?;
+        gone.iter().try_for_each(|pair| pair.tap.attach_again()).map_err(lookup::system)?;
+        self.drops.follow(found.index);
         Ok(())
     }
 
@@ -152,15 +158,20 @@ impl BackEnd for VhostNet {
 
     /// The queue of the TAP ends with the pair: packets of its flows go to the others.
     fn stop(&mut self, number: u16) -> bool {
+        self.drops.look(); // the last one may end the interface
         let stopped = |pair: &Pair| pair.number == number.into() && pair.stop();
         let before = self.pairs.len();
         self.pairs.retain(|pair| !stopped(pair));
         self.pairs.len() < before
     }
 
-    /// All queues end with their interface.
+    /// All queues end with their interface. The kernel may still be copying a packet: it is stopped first.
     fn is_gone(&mut self) -> bool {
-        self.pairs.first().is_none_or(|pair| pair.device.is_none() || pair.is_gone())
+        let gone = self.pairs.first().is_none_or(|pair| pair.device.is_none() || pair.is_gone());
+        if gone {
+            self.disconnect();
+        }
+        gone
     }
 
     fn disconnect(&mut self) {
@@ -168,6 +179,11 @@ impl BackEnd for VhostNet {
             pair.stop(); // a process that forked may have the descriptor, too
             pair.device = None;
         }
+    }
+
+    /// The interface counts for all of its queues: so does the first pair.
+    fn dropped(&mut self, number: u16) -> u64 {
+        if self.counting == number.into() { self.drops.count() } else { 0 }
     }
 }
 
@@ -180,19 +196,20 @@ fn failed(name: &str, call: Call, source: io::Error) -> Error {
     let own = match (call.name, source.raw_os_error().unwrap_or(0)) {
         ("ioctl(VHOST_SET_OWNER)", errno::ENOMEM | errno::EAGAIN) => Some(format!(
             "the kernel cannot start a thread for {name}: raise RLIMIT_NPROC or the cgroup's pids.max, \
-                 or use fewer queues"
+             or use fewer queues"
         )),
         ("ioctl(VHOST_SET_MEM_TABLE)", errno::E2BIG) => Some(format!(
             "the kernel takes fewer regions of memory than {name} has: set max_mem_regions of the module \
-                 vhost to 2 or more"
+             vhost to 2 or more"
         )),
         ("ioctl(VHOST_NET_SET_BACKEND)", errno::EINVAL | errno::EBADFD) => {
             Some(format!("the interface of {name} was deleted: create it again"))
         }
         (_, errno::EPERM) => Some(format!(
             "another process opened {name} and then forked: open it in the process that uses it. Or a \
-                 seccomp filter denies the call: allow it"
+             seccomp filter denies the call: allow it"
         )),
+        (_, errno::EBUSY) => Some(format!("a queue of {name} is opened twice: give each number once")),
         _ => None,
     };
     failed_unless(own, call.name, source, format!("the kernel refused it for {name}; please report it"))

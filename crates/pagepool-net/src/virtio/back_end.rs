@@ -93,4 +93,10 @@ pub(crate) trait BackEnd: Send + fmt::Debug {
 
     /// Closes the connection.
     fn disconnect(&mut self);
+
+    /// Packets to this pair that the back end dropped because too many waited for a buffer, as far as it says.
+    fn dropped(&mut self, pair: u16) -> u64 {
+        let _ = pair;
+        0
+    }
 }

@@ -1,5 +1,6 @@
 //! A pair of virtio queues as a device: the driver.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct VirtioNet {
     /// Receives without a packet, since the last look.
     idle: u32,
     stats: DeviceStats,
+    /// What the back end dropped, as last known.
+    dropped: Cell<u64>,
     calls: Calls,
     open: bool,
 }
@@ -96,6 +99,7 @@ impl VirtioNet {
             armed: false,
             idle: 0,
             stats: DeviceStats::default(),
+            dropped: Cell::new(0),
             calls: Calls::default(),
             open: true,
         })
@@ -287,7 +291,9 @@ impl Device for VirtioNet {
     }
 
     fn stats(&self) -> DeviceStats {
+        self.dropped.set(self.port.dropped(self.pair).unwrap_or(self.dropped.get()));
         DeviceStats {
+            rx_no_buffer: self.dropped.get(),
             in_rx: self.receiver.held() as u64,
             in_tx: self.sender.held() as u64,
             calls: self.calls.count,

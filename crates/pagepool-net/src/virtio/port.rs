@@ -144,6 +144,11 @@ impl Port {
         self.connection() != number || state.back_end.is_gone() || state.back_end.stop(pair)
     }
 
+    /// Packets to a pair that the back end dropped; `None` while another pair uses it.
+    pub(super) fn dropped(&self, pair: u16) -> Option<u64> {
+        Some(self.state.try_lock().ok()?.back_end.dropped(pair))
+    }
+
     /// How long a pair without a connection may sleep.
     pub(super) fn pause(&self) -> Duration {
         PAUSES[0]

@@ -65,6 +65,11 @@ impl Case {
         self.script.contains("$BENCH ")
     }
 
+    /// Whether the commands require the module vhost_net.
+    pub(super) fn uses_vhost_net(&self) -> bool {
+        self.script.contains("/dev/vhost-net")
+    }
+
     pub(super) fn uses_xdp_tools(&self) -> bool {
         self.script.contains("/cases/xdp_tools")
     }

@@ -16,7 +16,7 @@ use scripts::{
     DROP_ON_8_NODES, DROP_ON_NODES, DROP_SMALL_PAGES, DROP_UNALIGNED, ECHO, ECHO_TO_CARD, EXAMPLES, FLAP,
     FORWARD, FORWARD_UNICAST, GEN, GEN_ON_NODES, JUMBO, KERNEL_POOLS, KERNEL_STACK, KILL, LONG, MIXED,
     PASSED_BY_CARD, PINNED, QUEUES, RSS, SLEEPING, SMALL_PAGES_ON_IGB, STREAM, STREAM_ON_IGB, TAGS_OF_E1000E,
-    TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TCP, THREADS,
+    TAGS_OF_IGB, TAGS_OF_VIRTIO, TAGS_OF_VMXNET3, TCP, THREADS, VHOST_NET,
 };
 
 /// The guests of the cases.
@@ -120,6 +120,10 @@ pub const CASES: &[Case] = &[
     test("6.1", "tests/kernel_stack", KERNEL_STACK),
     test("6.12", "tests/kernel_stack", KERNEL_STACK),
     test("7.3", "tests/kernel_stack", KERNEL_STACK),
+    Case { seconds: 400, ..test("5.10", "tests/vhost_net", VHOST_NET) },
+    by_hand(Case { seconds: 400, ..test("6.1", "tests/vhost_net", VHOST_NET) }),
+    by_hand(Case { seconds: 400, ..test("6.12", "tests/vhost_net", VHOST_NET) }),
+    Case { seconds: 400, ..test("7.3", "tests/vhost_net", VHOST_NET) },
     test("6.1", "tests/zerocopy", "net_test zerocopy"),
     test("6.1", "tests/drivers", "net_test drivers"),
     test("6.1", "tests/sleeping", SLEEPING),

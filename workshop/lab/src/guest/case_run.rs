@@ -91,6 +91,9 @@ impl CaseRun {
         guest.nodes = self.guest.nodes;
         guest.iommu = self.guest.iommu;
         guest.modules = ["veth", "sch_tbf", "8021q", "nf_tables", "pktgen"].map(str::to_owned).into();
+        if self.cases.iter().any(Case::uses_vhost_net) {
+            guest.modules.push("vhost_net".into()); // and tun, which it requires
+        }
         // Each closing socket waits for RCU grace periods, which this shortens.
         guest.append = "rcupdate.rcu_expedited=1".into();
         for card in self.guest.cards {

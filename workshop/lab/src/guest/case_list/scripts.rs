@@ -207,6 +207,10 @@ pub(super) const CONFORMANCE: &str = "up eth0 eth1
 
 pub(super) const KERNEL_STACK: &str = "PAGEPOOL_TRIMMED=1 net_test kernel_stack";
 
+/// Without it the tests would be skipped.
+pub(super) const VHOST_NET: &str = "[ -c /dev/vhost-net ] || fail 'no /dev/vhost-net'
+    PAGEPOOL_TRIMMED=1 net_test vhost_net";
+
 pub(super) const PASSED_BY_CARD: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test kernel_stack --exact what_a_card_receives_goes_up_once";
