@@ -34,6 +34,7 @@ mod tap;
 mod top;
 mod traffic;
 mod traffic_errors;
+mod vhost_user;
 
 /// The tested program: of this build, or the one that `PAGEPOOL` names.
 fn tested() -> std::ffi::OsString {

@@ -104,7 +104,7 @@ fn options_of_af_xdp_are_refused_for_a_tap() {
     for (arguments, words) in [
         (
             &["drop", "tap:t0", "--match", "udp"][..],
-            "--match applies only to AF_XDP sockets, and a TAP has none",
+            "--match applies only to AF_XDP sockets, and tap:t0 has none",
         ),
         (&["drop", "tap:t0", "--mode", "copy"], "--mode applies only to AF_XDP sockets"),
         (&["gen", "tap:t0", "--tx-mode", "ring"], "--tx-mode applies only to AF_XDP sockets"),

@@ -93,7 +93,7 @@ fn errors_name_what_is_missing_and_what_exists() {
     let cases: [(&[&str], &[&str]); 27] = [
         (&["drop", "af_xdp:nope0"], &["nope0", "near0, near1"]),
         (&["drop", "vfio:0000:01:00.0"], &["vfio:0000:01:00.0", "af_xdp:INTERFACE"]),
-        (&["gen", "memory:"], &["memory: has no network interface", "in one process", "af_xdp:INTERFACE"]),
+        (&["gen", "memory:"], &["both ends of memory: are in this process", "af_xdp:INTERFACE"]),
         (&["forward", "af_xdp:near0", "near0"], &["the same interface", "pagepool echo near0"]),
         (&["drop", "nope0"], &["nope0", "near0, near1"]),
         (&["drop", "a/b"], &["a/b", "near0, near1"]),

@@ -18,7 +18,7 @@ use crate::traffic::sockets::{Interface, PortSide};
 
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {
-    /// The interface, such as eth0 (af_xdp:eth0), or tap:NAME
+    /// The interface, such as eth0 (af_xdp:eth0), tap:NAME, or vhost_user:PATH
     #[arg(value_name = "IF1")]
     first: String,
     /// The second interface
@@ -53,22 +53,26 @@ impl TrafficCommand for ForwardArgs {
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
         let [first, second] = interfaces else { return Ok(()) };
-        if first.link.index == second.link.index {
-            let name = &first.link.name; // the two arguments may be aliases of one interface
-            let word = shell_word(name);
+        let index = |of: &Interface| of.link.as_ref().map(|link| link.index);
+        let is_one = match (index(first), index(second)) {
+            (Some(one), Some(other)) => one == other, // the two arguments may be aliases of one interface
+            _ => first.name == second.name,
+        };
+        if is_one {
+            let (name, word) = (&first.name, shell_word(&first.device));
+            let word = word.strip_prefix("af_xdp:").unwrap_or(&word);
             return Err(format!("IF1 and IF2 are the same interface, {name}; use `pagepool echo {word}`"));
         }
-        if first.link.mtu != second.link.mtu {
-            let (small, large) =
-                if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
+        if first.mtu != second.mtu {
+            let (small, large) = if first.mtu < second.mtu { (first, second) } else { (second, first) };
             output::warn(format_args!(
                 "packets from {} longer than {} bytes are dropped because they exceed the MTU of {}; use `ip \
                  link set {} mtu {}`",
-                large.link.name,
-                small.link.mtu,
-                small.link.name,
-                shell_word(&large.link.name),
-                small.link.mtu
+                large.name,
+                small.mtu,
+                small.name,
+                shell_word(&large.name),
+                small.mtu
             ));
         }
         Ok(())

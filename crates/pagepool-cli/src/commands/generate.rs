@@ -22,9 +22,10 @@ use crate::traffic::sockets::{Interface, SocketSizes};
 
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
-    /// The interface, such as eth0 (af_xdp:eth0), or tap:NAME
+    /// The interface, such as eth0 (af_xdp:eth0), tap:NAME, or vhost_user:PATH
     ///
-    /// gen receives nothing: packets that arrive go to the kernel as before.
+    /// gen receives nothing: packets that arrive go to the kernel as before, or are dropped if they come from a
+    /// TAP or a switch. The source address is the interface's. Behind vhost_user:PATH it is 02:00 and the PID.
     #[arg(value_name = "IF")]
     interface: String,
     /// Bytes of a packet, 64 to 9000
@@ -62,6 +63,12 @@ fn mac(text: &str) -> Result<Mac, String> {
     mac.ok_or_else(|| "a MAC address is six bytes, for example 02:00:00:00:00:01".into())
 }
 
+/// The address of a process whose device has no interface: locally administered, with the PID.
+fn own_mac() -> Mac {
+    let [a, b, c, d] = std::process::id().to_be_bytes();
+    Mac([0x02, 0, a, b, c, d])
+}
+
 impl TrafficCommand for GenArgs {
     type Handler = DropHandler;
     type Source = Generator;
@@ -72,7 +79,7 @@ impl TrafficCommand for GenArgs {
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
-        let Some(Interface { link, .. }) = interfaces.first() else { return Ok(()) };
+        let Some(Interface { link: Some(link), .. }) = interfaces.first() else { return Ok(()) };
         let most = link.mtu as usize + ETH_HEADER;
         if self.size as usize > most {
             let mtu = self.size as usize - ETH_HEADER;
@@ -92,7 +99,8 @@ impl TrafficCommand for GenArgs {
     }
 
     fn work(&self, thread: &mut ThreadContext<'_>) -> (DropHandler, Generator) {
-        let from = thread.interfaces.first().and_then(|interface| interface.link.mac).unwrap_or(Mac([0; 6]));
+        let link = thread.interfaces.first().and_then(|interface| interface.link.as_ref());
+        let from = link.and_then(|link| link.mac).unwrap_or_else(own_mac);
         let frames = NumberedFrames::new(from, self.dst, self.size as usize);
         let generator = Generator {
             // The size was checked: 64 to 9000.

@@ -18,9 +18,7 @@ use super::{exit_status, output};
 
 /// The column where the notes of rows begin.
 const NOTE: usize = 48;
-/// The last line in place of PASS.
-const NOTHING_MOVED: &str = "No packets moved. Buffers: all returned.";
-/// What a failed run says if no buffer is missing.
+/// What a failed run says if no buffer is missing. Proofs may begin with it.
 const RETURNED: &str = "every buffer was returned";
 
 /// Figures, in the order of printing.
@@ -36,6 +34,8 @@ pub struct Verdict {
     pub gone: Option<String>,
     /// Whether a check found no buffer missing.
     pub returned: bool,
+    /// Buffers that are not missing, because a back end kept them.
+    pub kept: u64,
     /// What the last line says of lost packets.
     loss: Option<String>,
     /// What a good run proves, after `PASS`.
@@ -111,7 +111,7 @@ impl Verdict {
     fn failures(&self) -> Vec<String> {
         let all: Vec<_> = self.failures.iter().chain(&self.gone).cloned().collect();
         match self.idle && all.is_empty() {
-            true => vec![NOTHING_MOVED.into()],
+            true => vec![self.nothing_moved()],
             false => all,
         }
     }
@@ -138,19 +138,36 @@ impl Verdict {
         }
     }
 
+    /// The last line in place of PASS.
+    fn nothing_moved(&self) -> String {
+        format!("No packets moved. Buffers: all returned{}.", self.except_kept())
+    }
+
+    fn except_kept(&self) -> String {
+        match self.kept {
+            0 => String::new(),
+            kept => format!(", except {} that a back end kept", grouped(kept)),
+        }
+    }
+
     fn last_line(&self) -> (Colour, String) {
-        let returned = self.returned.then_some(RETURNED);
+        let all_returned = format!("{RETURNED}{}", self.except_kept());
+        let proof = match self.proof.strip_prefix(RETURNED) {
+            Some(rest) => format!("{all_returned}{rest}"),
+            None => self.proof.clone(),
+        };
+        let returned = self.returned.then_some(&*all_returned);
         let (colour, word, parts) = match (&self.gone, self.idle) {
             _ if !self.failures.is_empty() => {
                 let why = self.failures.iter().chain(&self.gone).map(String::as_str);
                 (Colour::Bad, "FAIL", why.chain(returned).collect::<Vec<_>>())
             }
-            (Some(gone), _) => (Colour::Caution, "GONE", vec![&**gone, &*self.proof]),
+            (Some(gone), _) => (Colour::Caution, "GONE", vec![&**gone, &*proof]),
             (None, true) => {
                 let lost = self.loss.as_ref().map_or_else(String::new, |loss| format!(" {loss}."));
-                return (Colour::Caution, format!("{NOTHING_MOVED}{lost}"));
+                return (Colour::Caution, self.nothing_moved() + &lost);
             }
-            (None, false) => (Colour::Good, "PASS", vec![&*self.proof]),
+            (None, false) => (Colour::Good, "PASS", vec![&*proof]),
         };
         let parts = parts.into_iter().chain(self.loss.as_deref()).filter(|part| !part.is_empty());
         let parts = parts.collect::<Vec<_>>().join("; ");
@@ -228,6 +245,20 @@ mod tests {
         assert_eq!(last(&gone), format!("{failed}{lost}"), "one word, and all reasons");
         assert_eq!(gone.failures(), ["1 buffers were not returned", "x:0 was removed"]);
         assert_eq!(gone.status(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn what_a_back_end_kept_is_an_exception_in_every_last_line() {
+        let last = |change: fn(&mut Verdict)| {
+            let mut verdict = Verdict::new("every buffer was returned, and more");
+            (verdict.kept, verdict.returned) = (1024, true);
+            change(&mut verdict);
+            verdict.to_string().lines().last().unwrap_or_default().to_owned()
+        };
+        let kept = ", except 1,024 that a back end kept";
+        assert_eq!(last(|_| {}), format!("PASS: every buffer was returned{kept}, and more"));
+        assert_eq!(last(|of| of.fail_count(1, "x")), format!("FAIL: 1 x; every buffer was returned{kept}"));
+        assert_eq!(last(|of| of.idle = true), format!("No packets moved. Buffers: all returned{kept}."));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub trait TrafficCommand {
 
     /// The longest packet without its Ethernet header.
     fn mtu(&self, interfaces: &[Interface]) -> u32 {
-        interfaces.iter().map(|interface| interface.link.mtu).max().unwrap_or(0)
+        interfaces.iter().map(|interface| interface.mtu).max().unwrap_or(0)
     }
 
     fn work(&self, thread: &mut ThreadContext<'_>) -> (Self::Handler, Self::Source);
@@ -63,11 +63,11 @@ impl<'a> TrafficPlan<'a> {
         self.receive.is_some_and(|receive| receive.beside.is_some())
     }
 
-    /// An option that only AF_XDP sockets have, if one is given.
-    pub fn option_of_sockets(&self) -> Option<&'static str> {
+    /// An option that only AF_XDP sockets have, if one is given. `can_spin`: a thread may poll without pause.
+    pub fn option_of_sockets(&self, can_spin: bool) -> Option<&'static str> {
         let of_options = [
             ("--mode", self.options.mode != Mode::Auto),
-            ("--busy-poll", self.options.busy_poll.is_some()),
+            ("--busy-poll", self.options.busy_poll.is_some() && !can_spin),
             ("--tx-mode", self.tx_mode.is_some_and(|mode| mode != TxMode::Auto)),
         ];
         let of_receive = self.receive.map(|receive| {

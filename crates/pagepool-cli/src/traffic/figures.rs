@@ -43,10 +43,17 @@ pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> 
 /// are missing, says who holds them, in pools that record holders.
 pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample], pools: &[PoolRef]) {
     let slow = slow(warm, end);
-    let missing = pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum();
+    let kept = sum(end, |at| at.nic.kept);
+    let missing: u64 = pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum();
+    let missing = missing.saturating_sub(kept);
     let what = "slow allocations after warm-up";
     verdict.count("slow_after_warmup", slow, what, "must be 0: calls to the arena");
     verdict.count("missing", missing, "buffers missing at the end", "must be 0");
+    verdict.kept = kept;
+    if kept > 0 {
+        let why = "the back end did not answer, and may still access them; see its log";
+        verdict.count("kept", kept, "buffers kept by a back end", why);
+    }
     verdict.field("recycled_percent", recycled_percent(warm, end));
     let fields = |pool: &PoolRef| {
         let mut fields = object(pool.stats().fields());

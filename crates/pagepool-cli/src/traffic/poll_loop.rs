@@ -146,6 +146,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         polling.drain(self.drain);
         polling.publish();
         polling.forwarder.close_all();
+        polling.publish_kept();
         polling.forwarder.into_handler()
     }
 }
@@ -267,6 +268,17 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             {
                 self.state.set_end(RunEnd::Gone(nic.info().name.clone()));
             }
+        }
+    }
+
+    /// Adds to the last sample what the back ends of closed devices kept.
+    fn publish_kept(&self) {
+        let kept = self.ports.iter().map(|&port| self.forwarder.device(port).map_or(0, |of| of.stats().kept));
+        let kept: Vec<_> = kept.collect();
+        if kept.iter().any(|&kept| kept > 0) {
+            self.state.publish(self.thread, |sample| {
+                sample.ports.iter_mut().zip(&kept).for_each(|(port, &kept)| port.nic.kept = kept);
+            });
         }
     }
 

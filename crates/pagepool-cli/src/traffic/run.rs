@@ -10,6 +10,7 @@
 //! | [`Ended`] | closed the sockets, restored the interfaces | the kernel |
 
 mod attached;
+mod back_end_watch;
 mod ended;
 mod environment;
 mod flow_spread;

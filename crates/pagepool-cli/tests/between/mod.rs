@@ -73,6 +73,7 @@ pub fn until_counted(mut command: Command, counters: &[(&str, u64)]) -> Output {
 
 /// Where a command runs.
 pub enum Place<'a> {
+    Here,
     Between(&'a TwoHosts),
     In(&'a Namespace),
 }
@@ -80,8 +81,9 @@ pub enum Place<'a> {
 impl Place<'_> {
     /// Starts a command there.
     pub fn spawn(&self, mut command: Command) -> Child {
-        let spawn = move || command.spawn().expect("the binary was built for this test");
+        let mut spawn = move || command.spawn().expect("the binary was built for this test");
         match self {
+            Self::Here => spawn(),
             Self::Between(hosts) => hosts.run_between(spawn),
             Self::In(namespace) => namespace.run(spawn),
         }
@@ -308,7 +310,8 @@ impl Running {
         (document, said)
     }
 
-    fn ended(mut self) -> (Output, Value, String) {
+    /// Waits for an end of any kind. Gives its output, its JSON, and what it said on standard error.
+    pub fn ended(mut self) -> (Output, Value, String) {
         let errors = self.errors.take();
         let output = self.wait();
         let more = errors.map_or_else(String::new, Words::rest);

@@ -84,7 +84,7 @@ impl<'a, C: TrafficCommand> Attached<'a, C> {
 /// The queues of the ports of all threads, in the order of their samples.
 fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
     let name = |side: &PortSide| {
-        let interface = interfaces.get(side.interface).map_or("", |interface| &interface.link.name);
+        let interface = interfaces.get(side.interface).map_or("", |interface| &interface.name);
         QueueName { interface: interface.to_owned(), queue: side.queue }
     };
     setup.threads.iter().flat_map(|(sides, _)| sides).map(name).collect()

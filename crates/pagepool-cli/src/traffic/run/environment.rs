@@ -42,7 +42,7 @@ impl Environment {
     }
 
     pub fn links(&self) -> impl Iterator<Item = &LinkInfo> {
-        self.interfaces.iter().map(|interface| &interface.link)
+        self.interfaces.iter().filter_map(|interface| interface.link.as_ref())
     }
 }
 
@@ -53,12 +53,12 @@ fn look_up<C: TrafficCommand>(
 ) -> Result<Vec<Interface>, String> {
     let options = plan.options;
     let names = plan.interfaces.iter();
-    let interfaces: Vec<_> =
+    let mut interfaces: Vec<_> =
         names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
+    let mtu = command.mtu(&interfaces);
+    interfaces.iter_mut().for_each(|interface| interface.take_mtu(mtu));
     let sockets = with_sockets(&interfaces);
-    if let (true, Some(option)) = (sockets.is_empty(), plan.option_of_sockets()) {
-        return Err(format!("{option} applies only to AF_XDP sockets, and a TAP has none: omit it"));
-    }
+    refuse_options_of_sockets(plan, &interfaces)?;
     let maps = plan.receive.map_or(0, |receive| receive.map.len());
     if maps != 0 && maps != sockets.len() {
         return Err(format!(
@@ -78,6 +78,19 @@ fn look_up<C: TrafficCommand>(
         .iter()
         .try_for_each(|interface| kernel.refuse_if_needed(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
+}
+
+/// An error if none of the devices is an AF_XDP socket, and an option applies only to these.
+fn refuse_options_of_sockets(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<(), String> {
+    if interfaces.iter().any(Interface::has_sockets) {
+        return Ok(());
+    }
+    let can_spin = interfaces.iter().all(|interface| interface.link.is_none());
+    let Some(option) = plan.option_of_sockets(can_spin) else { return Ok(()) };
+    let names: Vec<_> = interfaces.iter().map(|interface| &*interface.device).collect();
+    let have = if names.len() == 1 { "has" } else { "have" };
+    let names = names.join(" and ");
+    Err(format!("{option} applies only to AF_XDP sockets, and {names} {have} none: omit it"))
 }
 
 /// The CPUs for the threads, if the options name some. An error for one that this process may not use.

@@ -1,6 +1,6 @@
 //! Makes cards spread flows over only the queues of a command, while it runs.
 
-use pagepool_link::{HeldFlowSpread, LinkError};
+use pagepool_link::{HeldFlowSpread, LinkError, LinkInfo};
 
 use crate::report::{OWN_LINE, error_chain, output, ranges};
 use crate::traffic::sockets::Interface;
@@ -12,25 +12,26 @@ impl FlowSpread {
     /// Refuses an interface that has no flow table, or whose table another run holds. Call it before anything
     /// is opened.
     pub fn check(interfaces: &[Interface]) -> Result<(), String> {
-        let mut links = interfaces.iter().map(|interface| &interface.link);
+        let mut links = interfaces.iter().filter_map(|interface| interface.link.as_ref());
         links.try_for_each(HeldFlowSpread::check).map_err(|error| refused(&error))
     }
 
     /// Spreads flows over the used queues of each interface. After an error all tables are as before.
     pub fn over(interfaces: &[Interface]) -> Result<Self, String> {
-        let hold = |interface: &Interface| {
-            let held = HeldFlowSpread::over(&interface.link, &interface.queues);
+        let with_link = |of: &'_ Interface| Some((of.link.clone()?, of.queues.clone()));
+        let hold = |(link, queues): (LinkInfo, Vec<u32>)| {
+            let held = HeldFlowSpread::over(&link, &queues);
             let mut held = held.map_err(|error| refused(&error))?;
             output::note(format_args!(
                 "{} spreads flows over its queues {} until this command ends; if it is killed, undo that \
                  with{OWN_LINE}{}",
-                interface.link.name,
-                ranges(&interface.queues),
+                link.name,
+                ranges(&queues),
                 held.undo()
             ));
             Ok(held)
         };
-        interfaces.iter().map(hold).collect::<Result<_, _>>().map(Self)
+        interfaces.iter().filter_map(with_link).map(hold).collect::<Result<_, _>>().map(Self)
     }
 }
 

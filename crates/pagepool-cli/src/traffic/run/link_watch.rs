@@ -38,6 +38,8 @@ pub struct LinkWatch<'a> {
 pub struct WatchedLink {
     /// As it was when the sockets were opened.
     opened: LinkInfo,
+    /// The name of the device over it in reports.
+    device: String,
     pub name: String,
     mtu: u32,
     pub is_down: bool,
@@ -87,9 +89,11 @@ impl<'a> LinkWatch<'a> {
     ) -> Result<Self, String> {
         let mut netlink = Netlink::open().map_err(in_words)?;
         let mut rest = redirects.iter().map(Arc::as_ref);
-        let redirect = |of: &Interface| if of.tap.is_none() { rest.next() } else { None };
-        let redirects = interfaces.iter().map(redirect).collect();
-        let mut links: Vec<_> = interfaces.iter().map(|of| WatchedLink::new(&of.link)).collect();
+        let redirect = |of: &Interface| if of.has_sockets() { rest.next() } else { None };
+        let with_link = interfaces.iter().filter(|interface| interface.link.is_some());
+        let redirects = with_link.clone().map(redirect).collect();
+        let new = |of: &Interface| Some(WatchedLink::new(&of.name, of.link.as_ref()?));
+        let mut links: Vec<_> = with_link.filter_map(new).collect();
         for link in &mut links {
             if let Ok(Some(now)) = netlink.link_at(link.opened.index) {
                 link.update_down(!now.is_up);
@@ -146,9 +150,10 @@ impl<'a> LinkWatch<'a> {
 }
 
 impl WatchedLink {
-    pub fn new(opened: &LinkInfo) -> Self {
-        let (opened, name, mtu) = (opened.clone(), opened.name.clone(), opened.mtu);
-        Self { opened, name, mtu, is_down: false, was_down: false, without_carrier: 0 }
+    pub fn new(device: &str, opened: &LinkInfo) -> Self {
+        let (device, opened, name, mtu) =
+            (device.to_owned(), opened.clone(), opened.name.clone(), opened.mtu);
+        Self { opened, device, name, mtu, is_down: false, was_down: false, without_carrier: 0 }
     }
 
     fn update_name(&mut self, to: String) -> Option<NameChange> {
@@ -198,14 +203,14 @@ impl WatchedLink {
 }
 
 impl LinkChanges {
-    /// An interface, from its name when it was opened.
-    pub fn link(&self, opened: &str) -> Option<&WatchedLink> {
-        self.links.iter().find(|link| link.opened.name == opened)
+    /// The interface of a device, from the device's name.
+    pub fn link(&self, device: &str) -> Option<&WatchedLink> {
+        self.links.iter().find(|link| link.device == device)
     }
 
-    /// The name of an interface at the end, from the one when it was opened.
-    pub fn current_name<'a>(&'a self, interface: &'a str) -> &'a str {
-        self.link(interface).map_or(interface, |link| &link.name)
+    /// The name of a device's interface at the end; that of the device if it has none.
+    pub fn current_name<'a>(&'a self, device: &'a str) -> &'a str {
+        self.link(device).map_or(device, |link| &link.name)
     }
 
     /// Judges the changes, with what the ports have counted until the end.

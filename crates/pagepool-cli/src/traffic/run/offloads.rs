@@ -35,11 +35,11 @@ impl OffloadsOff {
     /// With `fix`, turns off now what can be turned off before anything is opened, because a card may
     /// restart.
     pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
-        let sources =
-            interfaces.iter().map(|of| OffloadSources::find(&mut kernel.netlink, &of.link)).collect();
+        let links = interfaces.iter().filter_map(|interface| interface.link.as_ref());
+        let sources: Vec<_> = links.map(|link| OffloadSources::find(&mut kernel.netlink, link)).collect();
         let (held, warned, looked) = (Vec::new(), Vec::new(), Duration::ZERO);
         let mut this = Self { fix, sources, held, looked, warned };
-        for at in 0..if fix { interfaces.len() } else { 0 } {
+        for at in 0..if fix { this.sources.len() } else { 0 } {
             for fault in faults(kernel, &mut this.sources[at], XdpMode::Native)? {
                 this.hold(&fault)?;
             }
@@ -49,7 +49,7 @@ impl OffloadsOff {
 
     /// To call when the mode of the XDP programs is known: turns off the rest, and warns of what is on.
     pub fn warn(&mut self, kernel: &mut Kernel, opened: &[OpenedInterface]) -> Result<(), String> {
-        let opened = opened.iter().filter(|opened| !opened.is_tap());
+        let opened = opened.iter().filter(|opened| opened.has_sockets());
         for (mut sources, opened) in std::mem::take(&mut self.sources).into_iter().zip(opened) {
             let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
             for fault in faults(kernel, &mut sources, mode)? {

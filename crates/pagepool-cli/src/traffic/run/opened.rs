@@ -51,6 +51,6 @@ fn open_sockets<C>(planned: &Planned<'_, C>) -> Result<TrafficSetup, String> {
 /// Puts the interfaces into promiscuous mode, if the plan says so, until the values are dropped.
 fn promiscuous(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Vec<Promiscuous>, String> {
     let all = if plan.promiscuous { with_sockets(interfaces) } else { Vec::new() };
-    let held = all.iter().map(|interface| Promiscuous::hold(&interface.link)).collect::<Result<_, _>>();
-    held.map_err(in_words)
+    let links = all.iter().filter_map(|interface| interface.link.as_ref());
+    links.map(Promiscuous::hold).collect::<Result<_, _>>().map_err(in_words)
 }

@@ -46,6 +46,7 @@ fn sizes<C: TrafficCommand>(
         },
         mode: options.mode(),
         hugepages: options.hugepages,
+        memfd: interfaces.iter().any(Interface::needs_memfd),
         node: memory_node::choose(environment.links().map(|link| &*link.name), &environment.cpus),
         holders: options.publish.holders(),
     })

@@ -81,7 +81,7 @@ impl<H: PortHandler> QueueThreads<H> {
     /// Attaches XDP programs that pass all packets. A driver may refuse one. Records in the interfaces how
     /// they are attached.
     pub fn attach(&self, opened: &mut [OpenedInterface]) -> Result<(), String> {
-        let with_sockets = opened.iter_mut().filter(|opened| !opened.is_tap());
+        let with_sockets = opened.iter_mut().filter(|opened| opened.has_sockets());
         for (redirect, opened) in self.redirects.iter().zip(with_sockets) {
             redirect.pass().map_err(in_words)?;
             opened.set_attached(redirect);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::attached::Attached;
+use super::back_end_watch::BackEndWatch;
 use crate::traffic::command::TrafficCommand;
 use crate::traffic::run::link_watch::{LinkChanges, LinkWatch};
 use crate::traffic::run::live_figures::LiveFigures;
@@ -36,7 +37,7 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
 
     /// Shows figures until the run ends.
     pub fn watch(&mut self, figures: &mut LiveFigures) -> Result<Watched, String> {
-        let Attached { threads, changes, plan, environment, .. } = &mut self.attached;
+        let Attached { threads, changes, record, plan, environment, .. } = &mut self.attached;
         let options = plan.options;
         let mut service = ServiceStatus::ready(plan, &self.warm);
         let watch = Watch {
@@ -47,7 +48,9 @@ impl<'a, C: TrafficCommand> Running<'a, C> {
         };
         let show = |at, trigger| figures.show(trigger, at, threads.state.sample());
         let mut links = LinkWatch::new(&environment.interfaces, &threads.redirects, plan.tx_mode.is_some())?;
+        let mut back_ends = BackEndWatch::new(&record.interfaces, &record.names, &self.warm.ports);
         let look = |at| {
+            back_ends.look(at, &threads.state);
             service.look(at, &threads.state);
             links.look(at, &threads.state);
             changes.offloads.look(at);

@@ -172,6 +172,9 @@ impl TrafficResult {
     }
 
     fn more_queues<'a>(&'a self, of: &'a OpenedInterface, ethtool: &Ethtool) -> MoreQueues<'a> {
+        if !of.has_link() {
+            return MoreQueues::Unknown;
+        }
         let name = self.watched.links.current_name(&of.name);
         let channels = ethtool.channels(name).ok().flatten();
         let both = channels.map(|of| (of.rx.min(of.tx), of.max_rx.min(of.max_tx)));
@@ -242,6 +245,16 @@ impl TrafficResult {
         if unsent > 0 {
             verdict.row("not sent", unsent, self.why_unsent(refused));
         }
+        self.back_ends(verdict);
+    }
+
+    /// How often the back ends of devices without an interface exited.
+    fn back_ends(&self, verdict: &mut Verdict) {
+        let lost = self.sum(|at| at.nic.link_lost);
+        if lost > 0 {
+            let note = "it exited or closed the connection; the buffers returned";
+            verdict.count("link_lost", lost, "back end lost (times a queue)", note);
+        }
     }
 
     fn why_refused(&self) -> &'static str {
@@ -252,8 +265,10 @@ impl TrafficResult {
     }
 
     fn why_unsent(&self, refused: u64) -> &'static str {
+        let lost_link = |at: &PortSample| unsent_of(at) == 0 || at.nic.link_lost > 0;
         match (self.counts_only_where(unsent_of, |link| link.is_down), refused) {
             (true, _) => "(interface down)",
+            _ if self.now.ports.iter().all(lost_link) => "the back end exited while it had them",
             (false, 0) => "the interface was too slow, or was removed",
             (false, _) => "the driver refused to send, the interface was too slow, or was removed",
         }
@@ -378,7 +393,7 @@ mod tests {
         for name in ["near0", "near1"] {
             run.record.names.push(QueueName { interface: name.into(), queue: 0 });
             link.name = name.into();
-            run.watched.links.links.push(WatchedLink::new(&link));
+            run.watched.links.links.push(WatchedLink::new(name, &link));
         }
         run.watched.links.links[0].is_down = true;
         assert!(!run.counts_only_where(unsent_of, |link| link.is_down));

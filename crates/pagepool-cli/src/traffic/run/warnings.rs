@@ -35,7 +35,7 @@ pub fn warn(
 /// A card may put packets of the match into queues that the run does not use. Prints the commands that move
 /// them to its queues, if the card has rules for single flows, and rules can express the match.
 fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
-    let (name, queues) = (&interface.link.name, &interface.queues);
+    let (name, queues) = (&interface.name, &interface.queues);
     let is_spread = queues.len() < interface.queues_of as usize && !plan.rss();
     let steer = plan.receive.and_then(|receive| receive.steer.as_ref());
     let Some(Ok(rules)) = steer.filter(|_| is_spread).map(Match::flow_rules) else { return };
@@ -55,11 +55,11 @@ fn note_other_queues(plan: &TrafficPlan<'_>, interface: &Interface) {
 /// Warns if no program is attached that could redirect to the given map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
     let maps = plan.receive.into_iter().flat_map(|receive| &receive.map);
-    for (interface, map) in with_sockets(interfaces).iter().zip(maps).filter(|(of, _)| of.link.xdp.is_empty())
-    {
+    let has_program = |of: &Interface| of.link.as_ref().is_some_and(|link| !link.xdp.is_empty());
+    for (interface, map) in with_sockets(interfaces).iter().zip(maps).filter(|(of, _)| !has_program(of)) {
         output::warn(format_args!(
             "no XDP program is attached to {}: nothing redirects its packets to {}",
-            interface.link.name,
+            interface.name,
             map.display()
         ));
     }

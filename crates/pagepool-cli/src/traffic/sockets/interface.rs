@@ -1,11 +1,11 @@
-//! An interface that a command works on: its data from the kernel, and what depends on it.
+//! What a command works on: an interface with its data from the kernel, or the socket of a switch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool_link::{Ethtool, LinkInfo, Netlink, SshSession, Tap, cautions, shell_word};
-use pagepool_net::{Driver, OtherEnd};
+use pagepool_net::{Driver, DriverMemory, DriverQueues, OtherEnd};
 
 use crate::report::{in_words, output};
 use crate::traffic::options::Numbers;
@@ -14,8 +14,8 @@ use crate::traffic::sockets::{HEADERS, HEADROOM};
 const LOOPBACK: &str = "lo";
 /// The scheme of an interface that is given by its name alone.
 const SCHEME: &str = "af_xdp";
-/// The scheme of an interface whose other end is a file of this process.
-const TAP: &str = "tap";
+/// The MTU of a device without an interface, unless longer packets come from another; and the highest.
+const MTUS: [u32; 2] = [1500, 9000];
 /// Drivers that round the length of zero-copy buffers down to whole KiB (igb_setup_srrctl and
 /// igc_configure_rx_ring, v7.3).
 const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
@@ -32,20 +32,27 @@ pub struct Kernel {
     session: Option<SshSession>,
 }
 
+/// An interface, or a device without one.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// The name that its queues are opened by: `af_xdp:eth0`.
     pub device: String,
-    /// The name of its driver, if it has one.
+    /// The kind of device.
+    pub row: &'static Driver,
+    /// The name in reports: `eth0`, or `vhost_user:/run/sw0.sock`.
+    pub name: String,
+    /// The longest packet without its Ethernet header.
+    pub mtu: u32,
+    pub link: Option<LinkInfo>,
+    /// The name of the interface's driver, if it has one.
     pub driver: Option<String>,
-    pub link: LinkInfo,
     pub queues: Vec<u32>,
     /// The number of queues that both receive and send.
     pub queues_of: u32,
     /// Slots of the hardware's receive ring; 0 without hardware.
     pub hardware_ring: u32,
-    /// The other end of a TAP, which is open from the start: then there are no AF_XDP sockets.
-    pub tap: Option<Arc<Tap>>,
+    /// The other ends of a TAP, which are open from the start.
+    pub taps: Vec<Arc<Tap>>,
 }
 
 impl Kernel {
@@ -55,10 +62,25 @@ impl Kernel {
         Ok(Self { netlink, ethtool, session: SshSession::current() })
     }
 
-    /// Looks up the interface of a device, with the given queues or all. Opens a TAP, or makes it.
+    /// Looks up a device, with the given queues or all. Opens a TAP, or makes it.
     pub fn interface(&mut self, device: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
-        let (scheme, name) = split(device)?;
-        let tap = if scheme == TAP { Some(Arc::new(Tap::open(name).map_err(in_words)?)) } else { None };
+        let (row, argument) = split(device)?;
+        match row.other_end {
+            OtherEnd::Socket => Ok(Interface::of_socket(row, argument, queues)),
+            _ => self.with_link(row, argument, queues),
+        }
+    }
+
+    fn with_link(
+        &mut self,
+        row: &'static Driver,
+        name: &str,
+        queues: Option<&Numbers>,
+    ) -> Result<Interface, String> {
+        let taps = match row.other_end {
+            OtherEnd::Tap => vec![Arc::new(Tap::open(name).map_err(in_words)?)],
+            _ => Vec::new(),
+        };
         let link = self.netlink.link(name).map_err(in_words)?;
         let name = &*link.name; // ethtool takes no alternative name
         if link.mac.is_none() {
@@ -79,9 +101,10 @@ impl Kernel {
         }
         let ring = self.ethtool.rx_ring(name).map_err(in_words)?;
         let hardware_ring = ring.map_or(0, |(slots, _)| slots);
-        let device = format!("{scheme}:{}", link.name);
         let driver = self.ethtool.driver(name).map_err(in_words)?;
-        Ok(Interface { device, driver, link, queues, queues_of: rx.min(tx), hardware_ring, tap })
+        let (device, queues_of) = (format!("{}:{name}", row.scheme), rx.min(tx));
+        let (name, mtu, link) = (link.name.clone(), link.mtu, Some(link));
+        Ok(Interface { device, row, name, mtu, link, driver, queues, queues_of, hardware_ring, taps })
     }
 
     /// Refuses an interface that the machine or this session depends on, unless `proceed`. `effect`: what the
@@ -92,7 +115,7 @@ impl Kernel {
         effect: &str,
         proceed: bool,
     ) -> Result<(), String> {
-        let LinkInfo { name, index, .. } = &interface.link;
+        let Some(LinkInfo { name, index, .. }) = &interface.link else { return Ok(()) };
         let reasons = cautions(&mut self.netlink, *index, self.session).map_err(in_words)?;
         let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         if name == LOOPBACK {
@@ -113,7 +136,8 @@ impl Kernel {
     /// interface, and goes on.
     pub fn wait_for_links(&mut self, interfaces: &[Interface], interrupted: &AtomicBool) {
         let start = Instant::now();
-        for Interface { link, .. } in interfaces.iter().filter(|interface| interface.link.has_carrier) {
+        let links = interfaces.iter().filter_map(|interface| interface.link.as_ref());
+        for link in links.filter(|link| link.has_carrier) {
             while !interrupted.load(Ordering::Relaxed) {
                 let now = self.netlink.link_at(link.index).ok().flatten();
                 // An interface that is gone is not waited for.
@@ -132,15 +156,55 @@ impl Kernel {
 }
 
 impl Interface {
+    /// A device with a switch behind it, and queue 0 unless others are requested.
+    fn of_socket(row: &'static Driver, argument: &str, queues: Option<&Numbers>) -> Self {
+        let queues = queues.map_or_else(|| vec![0], |Numbers(requested)| requested.clone());
+        Self {
+            device: format!("{}:{argument}", row.scheme),
+            row,
+            name: format!("{}:{}", row.scheme, Driver::without_options(argument)),
+            mtu: MTUS[0],
+            link: None,
+            driver: None,
+            queues_of: queues.len() as u32,
+            queues,
+            hardware_ring: 0,
+            taps: Vec::new(),
+        }
+    }
+
+    /// Whether its queues are AF_XDP sockets.
+    pub fn has_sockets(&self) -> bool {
+        self.row.other_end == OtherEnd::Interface
+    }
+
+    /// Whether another process maps the memory of its packets.
+    pub fn needs_memfd(&self) -> bool {
+        self.row.memory == DriverMemory::Memfd
+    }
+
+    /// Whether its queues share a connection, and so must share their memory.
+    pub fn is_one_device(&self) -> bool {
+        self.row.queues == DriverQueues::Requested
+    }
+
+    /// Takes packets of this MTU, as far as it can, if no interface says how long its packets are.
+    pub fn take_mtu(&mut self, mtu: u32) {
+        let [least, most] = MTUS;
+        if self.link.is_none() {
+            self.mtu = mtu.clamp(least, most);
+        }
+    }
+
     /// A warning if the card's zero-copy buffers hold less than a packet, although a chunk holds it.
     pub fn cut_short(&self, chunk: u32) -> Option<String> {
-        cut_short(self.driver.as_deref()?, &self.link, chunk)
+        cut_short(self.driver.as_deref()?, self.link.as_ref()?, chunk)
     }
 }
 
 /// Those that sockets are opened on.
 pub fn with_sockets(interfaces: &[Interface]) -> Vec<Interface> {
-    interfaces.iter().filter(|interface| interface.tap.is_none()).cloned().collect()
+    interfaces.iter().filter(|interface| interface.has_sockets()).cloned().collect()
 }
 
 /// The number of pairs of queues, or of queues of a single interface.
@@ -148,18 +212,19 @@ pub fn pairs_of(interfaces: &[Interface]) -> usize {
     interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0)
 }
 
-/// The scheme and the interface of a device; without a scheme `af_xdp`. An error if the device has no
-/// interface.
-fn split(device: &str) -> Result<(&'static str, &str), String> {
+/// The kind and the argument of a device; without a scheme the kind is `af_xdp`. An error if both ends of the
+/// device are in this process.
+fn split(device: &str) -> Result<(&'static Driver, &str), String> {
     if !device.contains(':') {
-        return Ok((SCHEME, device));
+        return Ok((Driver::find(SCHEME).map_err(in_words)?.0, device));
     }
-    let (driver, interface) = Driver::find(device).map_err(in_words)?;
-    match driver.other_end {
-        OtherEnd::Interface | OtherEnd::Tap => Ok((driver.scheme, interface)),
-        _ => Err(format!(
-            "{device} has no network interface. Use {SCHEME}:INTERFACE; `pagepool demo` runs in memory"
+    let (row, argument) = Driver::find(device).map_err(in_words)?;
+    match row.other_end {
+        OtherEnd::ThisProcess => Err(format!(
+            "both ends of {device} are in this process, so no packet comes from outside. Use \
+             {SCHEME}:INTERFACE; `pagepool demo` runs in memory"
         )),
+        _ => Ok((row, argument)),
     }
 }
 
@@ -215,9 +280,8 @@ mod tests {
             let mut link = netlink.link("one").unwrap();
             assert!(!link.has_carrier, "both ends are down");
             link.has_carrier = true; // as before the card restarted
-            let (device, queues) = ("one".into(), vec![0]);
-            let (driver, tap) = (None, None);
-            let interface = Interface { device, driver, link, queues, queues_of: 1, hardware_ring: 0, tap };
+            let (row, argument) = split("vhost_user:one").unwrap();
+            let interface = Interface { link: Some(link), ..Interface::of_socket(row, argument, None) };
             let (interrupted, start) = (AtomicBool::new(false), Instant::now());
             std::thread::scope(|threads| {
                 threads.spawn(|| {
@@ -260,15 +324,29 @@ mod tests {
 
     #[test]
     fn a_device_is_a_scheme_and_an_interface() {
+        let split = |device| split(device).map(|(row, argument)| (row.scheme, argument));
         assert_eq!(split("eth0"), Ok(("af_xdp", "eth0")));
         assert_eq!(split("af_xdp:eth0"), Ok(("af_xdp", "eth0")));
-        assert_eq!(split("tap:eth0"), Ok((TAP, "eth0")));
+        assert_eq!(split("tap:eth0"), Ok(("tap", "eth0")));
+        assert_eq!(split("vhost_user:/run/a:b"), Ok(("vhost_user", "/run/a:b")));
         let error = split("memory:").unwrap_err();
-        assert!(
-            error.starts_with("memory: has no network interface. ") && error.contains("af_xdp:"),
-            "{error}"
-        );
+        assert!(error.starts_with("both ends of memory: are in this process") && error.contains("af_xdp:"));
         let unknown = split("tun:tun0").unwrap_err();
         assert!(pagepool_net::DRIVERS.iter().all(|driver| unknown.contains(&format!("{driver:?}"))));
+    }
+
+    #[test]
+    fn a_switch_has_the_queues_that_are_requested() {
+        let (row, argument) = split("vhost_user:/run/a,server=1").unwrap();
+        let mut one = Interface::of_socket(row, argument, None);
+        assert_eq!((&*one.name, &*one.queues, one.mtu), ("vhost_user:/run/a", &[0][..], 1500));
+        assert_eq!(one.device, "vhost_user:/run/a,server=1");
+        assert!(!one.has_sockets() && one.needs_memfd() && one.is_one_device());
+        for (asked, gets) in [(9000, 9000), (576, 1500), (65_536, 9000)] {
+            one.take_mtu(asked);
+            assert_eq!(one.mtu, gets);
+        }
+        let two = Interface::of_socket(row, argument, Some(&Numbers(vec![3, 1])));
+        assert_eq!((two.queues, two.queues_of), (vec![3, 1], 2));
     }
 }

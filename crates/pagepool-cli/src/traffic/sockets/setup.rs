@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use pagepool::{Arena, Error, NodeId, PoolRef};
 use pagepool_link::{AttachedXdp, XdpMode};
 use pagepool_net::{
-    Attach, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
+    Attach, Match, OpenParams, OpenedDevice, OtherEnd, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ use self::parallel::in_parallel;
 use crate::report::{error_chain, grouped, in_words, output, ranges};
 use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 use crate::traffic::poll_loop::PollPort;
-use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes, with_sockets};
+use crate::traffic::sockets::{Interface, QueueProgress, SocketSizes, pairs_of, with_sockets};
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 #[derive(Default)]
@@ -48,6 +48,8 @@ pub struct PortSide {
 #[derive(Clone, Debug, Serialize)]
 pub struct OpenedInterface {
     pub name: String,
+    #[serde(skip)]
+    other_end: OtherEnd,
     /// The mode, such as `af_xdp_native_copy`.
     pub mode: String,
     /// Where the XDP program runs, if there is one: `native` or `generic`.
@@ -108,14 +110,14 @@ impl TrafficSetup {
     /// its queues to the pairs in turn, and the pairs are dealt to the threads: by default one thread per
     /// pair.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
-        let (pairs, pages) = (pairs(interfaces), params.sizes.pages);
+        let pages = params.sizes.pages;
         let redirects = params.load(&with_sockets(interfaces)).map_err(in_words)?;
-        let opened = open_pairs(name, interfaces, &pairs, params, &redirects)?;
-        let count = params.options.threads.map_or(pairs.len(), usize::from);
+        let opened = open_groups(name, interfaces, params, &redirects)?;
+        let count = params.options.threads.map_or(pairs_of(interfaces), usize::from);
         let threads = (0..count).map(|_| Default::default()).collect();
         let mut this = Self { threads, redirects, ..Self::default() };
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
-        for (side, OpenedDevice { device, pool, socket, redirect, .. }) in opened.into_iter().flatten() {
+        for (side, OpenedDevice { device, pool, socket, redirect, .. }) in opened {
             let (sides, ports) = &mut this.threads[side.pair % count];
             this.attached.extend(redirect);
             sockets[side.interface].extend(socket);
@@ -126,7 +128,7 @@ impl TrafficSetup {
         this.pools = ports.map(|port| port.pool.handle()).collect();
         let mut maps = params.receive.into_iter().flat_map(|receive| &receive.map);
         for (of, sockets) in interfaces.iter().zip(&sockets) {
-            let map = if of.tap.is_none() { maps.next() } else { None };
+            let map = if of.has_sockets() { maps.next() } else { None };
             this.interfaces.push(OpenedInterface::new(of, sockets, params, map));
         }
         Ok(this)
@@ -138,8 +140,40 @@ fn pin_name(interface: &str) -> String {
     format!("pagepool-{}", interface.replace('.', ":"))
 }
 
-/// The queues of each interface in each pair. Each pair gets its own memory and UMEM: packets go nowhere
-/// else, and the kernel's tables for a socket are as large as its UMEM.
+/// Queues that are opened together, over one memory.
+struct Group {
+    /// Of each interface: the queues, each with its pair.
+    of: Vec<Vec<(usize, u32)>>,
+    /// The number of pairs.
+    pairs: usize,
+}
+
+impl Group {
+    fn queues(&self) -> usize {
+        self.of.iter().map(Vec::len).sum()
+    }
+}
+
+/// Each pair gets its own memory and UMEM: packets go nowhere else, and the kernel's tables for a socket are as
+/// large as its UMEM. But all pairs share one memory if the queues of a device must.
+fn groups(interfaces: &[Interface]) -> Vec<Group> {
+    let numbered = |(pair, queues): (usize, Vec<Vec<u32>>)| {
+        let of = queues.into_iter().map(|queues| queues.into_iter().map(|queue| (pair, queue)).collect());
+        Group { of: of.collect(), pairs: 1 }
+    };
+    let pairs = pairs(interfaces).into_iter().enumerate().map(numbered);
+    if !interfaces.iter().any(Interface::is_one_device) {
+        return pairs.collect();
+    }
+    let join = |mut all: Group, pair: Group| {
+        all.of.iter_mut().zip(pair.of).for_each(|(all, queues)| all.extend(queues));
+        all.pairs += pair.pairs;
+        all
+    };
+    pairs.reduce(join).into_iter().collect()
+}
+
+/// The queues of each interface in each pair.
 fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
     let fewest = interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0);
     let of =
@@ -148,39 +182,48 @@ fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
 }
 
 pub fn locked_bytes(interfaces: &[Interface], sizes: &SocketSizes) -> u64 {
-    let of_pair = |queues: &Vec<Vec<u32>>| sizes.arena("", queues.iter().map(Vec::len).sum()).max_bytes;
-    pairs(interfaces).iter().map(of_pair).sum()
+    let of_group = |group: &Group| sizes.arena("", group.queues()).max_bytes;
+    groups(interfaces).iter().map(of_group).sum()
 }
 
-/// Opens the queues of each pair, over memory of its own. Returns them with where each port belongs.
-fn open_pairs(
+/// Opens all queues, over as many memories as there are groups. Returns them with where each port belongs.
+fn open_groups(
     name: &str,
     interfaces: &[Interface],
-    pairs: &[Vec<Vec<u32>>],
     params: SetupParams<'_>,
     redirects: &[Arc<Redirect>],
-) -> Result<Vec<Vec<(PortSide, OpenedDevice)>>, String> {
-    let sizes = params.sizes;
-    let count = |queues: &[Vec<u32>]| queues.iter().map(Vec::len).sum();
-    let huge = pairs.iter().map(|queues| sizes.hugepages(count(queues))).sum();
-    let shown = QueueProgress::new("opening", interfaces.len(), pairs.len());
-    let opened = in_parallel(pairs.iter().enumerate().collect(), |(pair, queues)| {
-        shown.begin_one();
-        let name = format!("{name}{pair}");
-        let arena = Arena::new(sizes.arena(&name, count(queues)));
+) -> Result<Vec<(PortSide, OpenedDevice)>, String> {
+    let (sizes, groups) = (params.sizes, groups(interfaces));
+    let huge = groups.iter().map(|group| sizes.hugepages(group.queues())).sum();
+    let shown = QueueProgress::new("opening", interfaces.len(), pairs_of(interfaces));
+    let opened = in_parallel(groups.iter().enumerate().collect(), |(number, group)| {
+        (0..group.pairs).for_each(|_| shown.begin_one());
+        let name = format!("{name}{number}");
+        let arena = Arena::new(sizes.arena(&name, group.queues()));
         let arena = arena.map_err(|error| no_memory(&error, huge, sizes.needs.node))?;
-        let names = interfaces.iter().map(|interface| &*interface.device);
-        let devices: Vec<_> = names.zip(queues.iter().map(Vec::as_slice)).collect();
-        let mut of_pair = params.open_params(&name, redirects);
-        of_pair.taps = interfaces.iter().filter_map(|interface| interface.tap.clone()).collect();
-        let opened = open_devices(&devices, &of_pair, &arena);
-        let sides = queues.iter().enumerate().flat_map(|(interface, queues)| {
-            queues.iter().map(move |&queue| PortSide { pair, interface, queue })
-        });
-        Ok(sides.zip(opened.map_err(in_words)?.into_iter().flatten()).collect())
+        let mut of_group = params.open_params(&name, redirects);
+        of_group.taps = interfaces.iter().flat_map(|interface| interface.taps.clone()).collect();
+        open_group(interfaces, group, &of_group, &arena)
     })?;
     output::progress_end();
-    Ok(opened)
+    Ok(opened.into_iter().flatten().collect())
+}
+
+fn open_group(
+    interfaces: &[Interface],
+    group: &Group,
+    params: &OpenParams,
+    arena: &Arc<Arena>,
+) -> Result<Vec<(PortSide, OpenedDevice)>, String> {
+    let numbers: Vec<Vec<_>> =
+        group.of.iter().map(|queues| queues.iter().map(|&(_, queue)| queue).collect()).collect();
+    let names = interfaces.iter().map(|interface| &*interface.device);
+    let devices: Vec<_> = names.zip(numbers.iter().map(Vec::as_slice)).collect();
+    let opened = open_devices(&devices, params, arena).map_err(in_words)?;
+    let sides = group.of.iter().enumerate().flat_map(|(interface, queues)| {
+        queues.iter().map(move |&(pair, queue)| PortSide { pair, interface, queue })
+    });
+    Ok(sides.zip(opened.into_iter().flatten()).collect())
 }
 
 impl SetupParams<'_> {
@@ -192,7 +235,7 @@ impl SetupParams<'_> {
         }
         let (attach, frags) = (self.options.mode.attach(), self.sizes.needs.multi_buffer());
         let load = |interface: &Interface| {
-            let name = &interface.link.name;
+            let name = &interface.name;
             let redirect = match (pin, *beside) {
                 (None, None) => Redirect::load(name, attach, frags),
                 (None, Some(priority)) => Redirect::load_beside(name, attach, frags, priority),
@@ -237,14 +280,15 @@ fn no_memory(error: &Error, huge: Option<u64>, node: Option<NodeId>) -> String {
 impl OpenedInterface {
     fn new(of: &Interface, sockets: &[SocketInfo], params: SetupParams<'_>, map: Option<&PathBuf>) -> Self {
         let first = sockets.first();
-        let theirs = map.and_then(|_| of.link.xdp.first());
+        let theirs = map.and_then(|_| of.link.as_ref()?.xdp.first());
         let attach = theirs.map(attached).or(first.and_then(|socket| socket.attach));
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         let polled = || sockets.iter().filter(|socket| socket.napi_id.is_some()).count();
-        let other = || of.tap.as_ref().map_or(String::new(), |_| "tap".into());
-        let steer = params.receive.and_then(|receive| receive.steer.as_ref()).filter(|_| of.tap.is_none());
+        let other = || of.row.scheme.to_owned();
+        let steer = params.receive.and_then(|receive| receive.steer.as_ref()).filter(|_| of.has_sockets());
         Self {
-            name: of.link.name.clone(),
+            name: of.name.clone(),
+            other_end: of.row.other_end,
             mode: first.map_or_else(other, |socket| Attach::mode_name(attach, socket.zero_copy)),
             attach: attach.map(Attach::name),
             map: map.map(|path| path.display().to_string()),
@@ -252,9 +296,9 @@ impl OpenedInterface {
             program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
             steer: steer.map(Match::to_string),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
-            tx_mode: params.tx_mode.filter(|_| of.tap.is_none()).map(|_| tx_mode(sockets)),
+            tx_mode: params.tx_mode.filter(|_| of.has_sockets()).map(|_| tx_mode(sockets)),
             tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
-            mtu: of.link.mtu,
+            mtu: of.mtu,
             queues: of.queues.clone(),
             queues_of: of.queues_of,
             chunk: params.sizes.needs.chunk,
@@ -263,7 +307,7 @@ impl OpenedInterface {
             page_size: params.sizes.page_size(),
             node: params.sizes.needs.node.map(|node| node.0),
             multi_buffer: params.sizes.needs.multi_buffer(),
-            busy_polled: params.options.busy_poll.filter(|_| of.tap.is_none()).map(|_| polled()),
+            busy_polled: params.options.busy_poll.filter(|_| of.has_sockets()).map(|_| polled()),
         }
     }
 
@@ -299,9 +343,14 @@ impl OpenedInterface {
         matches!(self.tx_mode, Some("bpf-batch" | "mixed"))
     }
 
-    /// Whether it is a TAP, which has no sockets.
-    pub fn is_tap(&self) -> bool {
-        self.mode == "tap"
+    /// Whether its queues are AF_XDP sockets.
+    pub fn has_sockets(&self) -> bool {
+        self.other_end == OtherEnd::Interface
+    }
+
+    /// Whether there is an interface.
+    pub fn has_link(&self) -> bool {
+        matches!(self.other_end, OtherEnd::Interface | OtherEnd::Tap)
     }
 
     /// Whether the XDP program runs after the driver.
@@ -326,7 +375,12 @@ fn tx_mode(sockets: &[SocketInfo]) -> &'static str {
 
 impl fmt::Display for OpenedInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attach = self.attach.unwrap_or(if self.is_tap() { "TAP" } else { "no XDP program" });
+        let attach = self.attach.unwrap_or(match &*self.mode {
+            "tap" => "TAP",
+            "vhost_user" => "vhost-user",
+            _ if self.has_sockets() => "no XDP program",
+            other => other,
+        });
         let copy = self.zero_copy.map_or("", |zero_copy| if zero_copy { ", zerocopy" } else { ", copy" });
         let queues = if self.queues.len() == 1 { "queue" } else { "queues" };
         let tx_mode = match self.tx_mode {
@@ -373,8 +427,23 @@ mod tests {
         );
     }
     use clap::Parser;
-    use pagepool_link::Netlink;
-    use pagepool_net::open_device;
+    use pagepool_net::{Driver, open_device};
+
+    /// A device with these queues, that is not opened.
+    fn interface(device: &str, queues: &[u32]) -> Interface {
+        Interface {
+            device: device.into(),
+            row: Driver::find(device).unwrap().0,
+            name: device.into(),
+            mtu: 1500,
+            link: None,
+            driver: None,
+            queues: queues.to_vec(),
+            queues_of: 4,
+            hardware_ring: 0,
+            taps: Vec::new(),
+        }
+    }
 
     #[derive(clap::Parser)]
     #[command(disable_help_flag = true)]
@@ -385,21 +454,25 @@ mod tests {
 
     #[test]
     fn queues_are_dealt_out_to_pairs() {
-        let link = Netlink::open().unwrap().link("lo").unwrap();
-        let with = |queues: &[u32]| Interface {
-            driver: None,
-            device: "memory:nic".into(),
-            link: link.clone(),
-            queues: queues.to_vec(),
-            queues_of: 8,
-            hardware_ring: 0,
-            tap: None,
-        };
+        let with = |queues: &[u32]| interface("af_xdp:eth0", queues);
         assert_eq!(pairs(&[with(&[3, 1])]), [[[3]], [[1]]], "of one interface each is one");
         assert_eq!(
             pairs(&[with(&[0, 1, 2, 3, 4]), with(&[6, 7])]),
             [[vec![0, 2, 4], vec![6]], [vec![1, 3], vec![7]]]
         );
+    }
+
+    #[test]
+    fn queues_with_one_connection_share_their_memory() {
+        let of = |device| groups(&[interface("af_xdp:eth0", &[0, 1, 2]), interface(device, &[6, 7])]);
+        let apart = of("af_xdp:eth1");
+        assert_eq!(
+            apart.iter().map(|group| (group.queues(), group.pairs)).collect::<Vec<_>>(),
+            [(3, 1), (2, 1)]
+        );
+        let one = of("vhost_user:/run/a");
+        assert_eq!((one.len(), one[0].queues(), one[0].pairs), (1, 5, 2));
+        assert_eq!(one[0].of, [vec![(0, 0), (0, 2), (1, 1)], vec![(0, 6), (1, 7)]]);
     }
 
     #[test]
@@ -420,10 +493,7 @@ mod tests {
 
     #[test]
     fn a_device_without_sockets_has_neither_copy_nor_zero_copy() {
-        let link = Netlink::open().unwrap().link("lo").unwrap();
-        let device = "memory:nic".to_owned();
-        let (driver, queues, tap) = (None, vec![0], None);
-        let interface = Interface { device, driver, link, queues, queues_of: 4, hardware_ring: 0, tap };
+        let interface = interface("memory:nic", &[0]);
         let sizes = SocketSizes::of_mtu(1500);
         let OptionsTest { options } = OptionsTest::parse_from(["gen"]);
         let (options, end) = (&options, &Arc::default());
@@ -433,6 +503,6 @@ mod tests {
         let opened = OpenedInterface::new(&interface, queue.socket.as_slice(), params, None);
         assert_eq!(opened.zero_copy, None);
         let shown = opened.to_string();
-        assert!(shown.starts_with("lo: no XDP program, queue 0 (1 of 4), MTU "), "{shown}");
+        assert!(shown.starts_with("memory:nic: memory, queue 0 (1 of 4), MTU "), "{shown}");
     }
 }

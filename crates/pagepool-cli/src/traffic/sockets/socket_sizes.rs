@@ -48,6 +48,8 @@ pub struct SocketNeeds {
     pub hardware_ring: u32,
     pub mode: XskMode,
     pub hugepages: bool,
+    /// Another process maps the memory.
+    pub memfd: bool,
     /// The NUMA node of arena and pools; `None` leaves it to the kernel.
     pub node: Option<NodeId>,
     /// What pools record about pages that are out.
@@ -168,8 +170,14 @@ impl SocketSizes {
         let max_bytes = bytes.next_multiple_of(1 << pagepool::REGION_SHIFT) as u64;
         let (name, page_size) = (name.into(), self.page_size());
         let mut arena = ArenaParams { name, max_bytes, page_size, commit_all: true, ..Default::default() };
-        if self.needs.hugepages {
-            (arena.backing, arena.on_missing_huge) = (Backing::Huge2M, OnMissingHuge::Fail);
+        let huge = self.needs.hugepages;
+        match (self.needs.memfd, huge) {
+            (true, _) => arena.backing = Backing::Memfd { huge },
+            (false, true) => arena.backing = Backing::Huge2M,
+            (false, false) => {}
+        }
+        if huge {
+            arena.on_missing_huge = OnMissingHuge::Fail;
         }
         arena.node = self.needs.node.map_or(NodePolicy::Any, NodePolicy::Bind);
         arena
@@ -247,6 +255,18 @@ mod tests {
         assert_eq!(sizes.open_params("").pool.nid, Some(NodeId(1)));
         sizes.needs.node = None;
         assert_eq!((sizes.arena("", 1).node, sizes.pool().nid), (NodePolicy::Any, None));
+    }
+
+    #[test]
+    fn memory_of_another_process_is_a_file() {
+        let backing = |memfd, hugepages| {
+            let mut sizes = SocketSizes::of_mtu(1500);
+            (sizes.needs.memfd, sizes.needs.hugepages) = (memfd, hugepages);
+            sizes.arena("", 1).backing
+        };
+        assert_eq!((backing(false, false), backing(false, true)), (Backing::default(), Backing::Huge2M));
+        assert_eq!(backing(true, false), Backing::Memfd { huge: false });
+        assert_eq!(backing(true, true), Backing::Memfd { huge: true });
     }
 
     #[test]
