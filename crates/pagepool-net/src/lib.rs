@@ -1,5 +1,5 @@
 //! AF_XDP sockets, and a loop that forwards packets between devices, on the page pools of the crate
-//! `pagepool`. No C library, no clang. TAPs and in-memory NICs have the same interface.
+//! `pagepool`. No C library, no clang. TAPs, vhost-user, vhost-net and in-memory NICs have the same interface.
 //!
 //! # A first program
 //!
@@ -83,7 +83,7 @@
 //! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`] |
 //! | test your own device, or against faults | the crate `pagepool-testing`, with its feature `devices` |
 //! | have checksums computed, get or set the send time | [`TxMetadata`] |
-//! | open any kind of device by name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `tap:t0`, `memory:` |
+//! | open any kind of device by name | [`open_device`], [`open_devices`]; [`DRIVERS`] lists the kinds |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | receive passed packets | a [`Stack`]; the kernel's is [`KernelStack`] |
 //! | hand packets to another thread | [`handoff`] |

@@ -19,6 +19,7 @@ mod kernel_stack;
 mod many_ports;
 mod mem_forward;
 mod mem_nic;
+mod own_driver;
 mod published;
 mod redirect;
 mod rx_metadata;

@@ -124,9 +124,9 @@ impl Receiver {
         let (taken, bytes) = if self.reads_headers {
             let single = |at: usize| {
                 let (place, len) = named(places, at)?;
-                // SAFETY: I1, I4. The place of a descriptor that is in use: its page is in the table.
-                let header =
-                    if place == NONE { net_header::PLAIN } else { unsafe { memory.read_header(place) } };
+                // SAFETY: I1, I4. The page of a descriptor in use is in the table. Any other place is beyond the
+                // area, where nothing is read.
+                let header = unsafe { memory.read_header(place) };
                 (net_header::buffers(&header) == 1).then_some((place, len))
             };
             given.remove_packets(burst.len(), single, into)
