@@ -260,6 +260,32 @@ fn what_a_switch_does_not_have_is_refused() {
     }
 }
 
+/// What an observer prints on standard output.
+fn said(arguments: &[&str]) -> String {
+    let output = Place::Here.output(binary(arguments));
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn the_doctor_finds_that_the_back_end_is_gone() {
+    let sockets = Sockets::new();
+    let (switch, device) = (sockets.switch("s", Work::Keep), sockets.device("s"));
+    let running = start("the_doctor_finds_that_the_back_end_is_gone", &["drop", &device]);
+    switch.send(&frame(0, SIZE)[..]);
+    running.wait_for_count(&["rx_packets"], 1);
+    switch.stop();
+    running.wait_for_count(&["link_lost"], 1);
+    let said = said(&["doctor", "--json", &running.id().to_string()]);
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    let found = document["findings"].as_array().expect("a list");
+    assert_eq!(found.iter().map(|of| &of["rule"]).collect::<Vec<_>>(), ["back_end_lost"], "{document}");
+    assert!(
+        found[0]["place"].as_str().is_some_and(|place| place.ends_with(&format!("{device}:0"))),
+        "{document}"
+    );
+    running.interrupt();
+}
+
 #[test]
 fn observers_name_the_socket() {
     let name = "observers_name_the_socket";
@@ -268,10 +294,6 @@ fn observers_name_the_socket() {
     let running = start(name, &["drop", &device]);
     switch.send(&frame(0, SIZE)[..]);
     running.wait_for_count(&["rx_packets"], 1);
-    let said = |arguments: &[&str]| {
-        let output = Place::Here.output(binary(arguments));
-        text(&output.stdout).to_owned() + text(&output.stderr)
-    };
     let queue = format!("{device}:0");
     for arguments in [&["show", &queue][..], &["list"]] {
         let said = said(arguments);

@@ -86,8 +86,8 @@ pub fn kernel(ports: &[PortSample]) -> KernelStats {
     all
 }
 
-/// The buffers of all ports that are not in their pools, by where they are. Those that a TAP keeps for
-/// packets count as `fill`, those that it has sent as `completion`.
+/// The buffers of all ports that are not in their pools, by where they are. Of a device without rings of the
+/// kernel, those for packets count as `fill`, and those that it was given to send as `completion`.
 pub fn buffer_locations(ports: &[PortSample]) -> [(&'static str, u64); 7] {
     let kernel = kernel(ports);
     let without_rings = |at: &PortSample, held: u64| if at.nic.kernel.is_none() { held } else { 0 };

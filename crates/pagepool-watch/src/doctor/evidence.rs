@@ -400,6 +400,18 @@ pub mod healthy {
         }
     }
 
+    fn vhost() -> EntryEvidence {
+        EntryEvidence {
+            kind: "nic".into(),
+            id: 2,
+            pool: Some(1),
+            name: "vhost_user:/run/sw0.sock:0".into(),
+            params: texts(&[("mode", "vhost_user"), ("rx_ring", "1024"), ("mtu", "1500")]),
+            now: [("in_rx".to_owned(), 1024)].into(),
+            moved: [("rx_packets".to_owned(), 0)].into(),
+        }
+    }
+
     fn arena() -> EntryEvidence {
         EntryEvidence {
             kind: "arena".into(),
@@ -493,6 +505,15 @@ pub mod healthy {
 
         pub fn arena(&mut self) -> &mut EntryEvidence {
             &mut self.processes[0].entries[1]
+        }
+
+        /// Another device of the pool.
+        pub fn vhost(&mut self) -> &mut EntryEvidence {
+            let entries = &mut self.processes[0].entries;
+            if entries.last().is_none_or(|last| last.kind != "nic") {
+                entries.push(vhost());
+            }
+            entries.last_mut().expect("there is one")
         }
 
         pub fn stack(&mut self) -> &mut EntryEvidence {

@@ -1,5 +1,6 @@
 //! The table of rules.
 
+mod back_ends;
 mod buffers;
 mod kernel;
 mod memory;
@@ -13,17 +14,20 @@ use super::rule::DoctorRule;
 /// The rules of the doctor by cost, the worst first.
 pub const RULES: &[DoctorRule] = &[
     sockets::LINK_DOWN,
+    back_ends::BACK_END_LOST,
     packets::STARVED,
     packets::RX_RING_FULL,
     packets::RX_REFUSED,
     packets::CARD_DROPPED,
     packets::TX_LOST,
     packets::STACK_REFUSED,
+    back_ends::BACK_END_RESTARTS,
     sockets::OFFLOADS,
     buffers::OUT_RISING,
     buffers::HELD_LONG,
     buffers::DETACHED,
     buffers::DEAD_HELD,
+    back_ends::BACK_END_HUNG,
     slow_path::LOW_WATER,
     kernel::KERNEL_DETACHED,
     sockets::GENERIC_XDP,

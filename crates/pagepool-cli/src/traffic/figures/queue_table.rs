@@ -3,8 +3,7 @@
 use crate::report::table::Table;
 use crate::report::{LiveLine, Terminal, fold, grouped, per_second, ranges};
 use crate::traffic::PortSample;
-use crate::traffic::figures::{QueueName, losses};
-use pagepool_net::KernelStats;
+use crate::traffic::figures::{QueueName, buffer_locations, losses};
 
 /// The room for figures.
 #[derive(Clone, Copy, Debug)]
@@ -77,11 +76,11 @@ const COLUMNS: [QueueColumn; 14] = [
     QueueColumn { head: "Mbit/s", width: 8, rank: 5, cell: |row| row.mbit_s(PortSample::sent_bytes) },
     QueueColumn { head: "idle pages", width: 10, rank: 3, cell: |row| grouped(row.idle()) },
     QueueColumn { head: "lost/s", width: 9, rank: 2, cell: |row| row.rate(lost) },
-    QueueColumn { head: "fill", width: 6, rank: 6, cell: |row| row.kernel(|of| of.fill) },
-    QueueColumn { head: "receive", width: 7, rank: 7, cell: |row| row.kernel(|of| of.received) },
-    QueueColumn { head: "transmit", width: 8, rank: 8, cell: |row| row.kernel(|of| of.transmit) },
-    QueueColumn { head: "completion", width: 10, rank: 9, cell: |row| row.kernel(|of| of.completed) },
-    QueueColumn { head: "tx_queue", width: 8, rank: 10, cell: |row| grouped(row.now.waiting) },
+    QueueColumn { head: "fill", width: 6, rank: 6, cell: |row| row.located("fill") },
+    QueueColumn { head: "receive", width: 7, rank: 7, cell: |row| row.located("receive") },
+    QueueColumn { head: "transmit", width: 8, rank: 8, cell: |row| row.located("transmit") },
+    QueueColumn { head: "completion", width: 10, rank: 9, cell: |row| row.located("completion") },
+    QueueColumn { head: "tx_queue", width: 8, rank: 10, cell: |row| row.located("tx_queue") },
     QueueColumn { head: "ring full/s", width: 11, rank: 11, cell: |row| row.rate(losses::ring_full) },
     QueueColumn { head: "fill empty/s", width: 12, rank: 12, cell: |row| row.rate(fill_empty) },
     QueueColumn { head: "slow/s", width: 6, rank: 13, cell: |row| row.rate(|at| at.pool.0.alloc_slow) },
@@ -108,8 +107,10 @@ impl QueueRow<'_> {
         format!("{:.1}", self.since(of) as f64 * 8e-6 / self.seconds)
     }
 
-    fn kernel(&self, of: fn(&KernelStats) -> u64) -> String {
-        grouped(self.now.nic.kernel.as_ref().map_or(0, of))
+    /// Buffers at this place.
+    fn located(&self, place: &str) -> String {
+        let places = buffer_locations(std::slice::from_ref(self.now));
+        grouped(places.iter().filter(|(name, _)| *name == place).map(|(_, count)| count).sum())
     }
 
     fn idle(&self) -> u64 {

@@ -80,10 +80,16 @@ impl BackEndWatch {
     }
 }
 
+/// Whether a device has a back end: then it has buffers on its rings, unless its pool is empty.
+fn has_back_end(port: &PortSample) -> bool {
+    let pages = &port.pool.1;
+    port.nic.in_rx > 0 || pages.cache + pages.lanes + pages.ring == 0
+}
+
 impl WatchedBackEnd {
     fn change(&mut self, all: &[PortSample]) -> Option<Change> {
         let ports = || self.ports.iter().filter_map(|&port| all.get(port));
-        let is_there = ports().any(|port| port.nic.in_rx > 0);
+        let is_there = ports().all(has_back_end);
         let lost = ports().map(|port| port.nic.link_lost).sum();
         let (was_there, lost_before) = (self.is_there, self.lost);
         (self.is_there, self.lost) = (is_there, lost);
@@ -104,13 +110,18 @@ mod tests {
     fn a_back_end_goes_comes_and_restarts() {
         let mut of = WatchedBackEnd { name: "x".into(), ports: vec![1, 2], is_there: false, lost: 0 };
         let mut look = |in_rx: u64, lost: u64| {
-            let mut ports = [PortSample::default(); 3];
-            ports[0].nic.in_rx = 7; // of another device
-            (ports[2].nic.in_rx, ports[1].nic.link_lost) = (in_rx, lost);
+            let mut ports = [PortSample::default(); 4];
+            (ports[0].nic.link_lost, ports[0].pool.1.ring) = (7, 7); // of another device
+            (ports[2].nic.in_rx, ports[2].pool.1.ring, ports[1].nic.link_lost) = (in_rx, 7, lost);
+            ports[1].nic.in_rx = 7; // its thread has not noticed the loss yet
             of.change(&ports)
         };
         assert_eq!([look(0, 0), look(5, 0), look(9, 0)], [None, Some(Change::Came), None]);
         assert_eq!([look(0, 1), look(0, 1), look(5, 1)], [Some(Change::Went), None, Some(Change::Came)]);
         assert_eq!([look(5, 2), look(5, 2)], [Some(Change::Restarted), None], "between two looks");
+        let mut empty = PortSample::default();
+        assert!(has_back_end(&empty), "its pool has no page for it");
+        empty.pool.1.cache = 1;
+        assert!(!has_back_end(&empty));
     }
 }
