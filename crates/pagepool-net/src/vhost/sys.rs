@@ -26,8 +26,10 @@ pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_
 fn send_first(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let len = size_of_val(&numbers[..]);
-    // SAFETY: both compute a length from a length.
-    let (space, total) = unsafe { (libc::CMSG_SPACE(len as u32), libc::CMSG_LEN(len as u32)) };
+    // SAFETY: it computes a length from a length.
+    let space = unsafe { libc::CMSG_SPACE(len as u32) };
+    // SAFETY: as above.
+    let total = unsafe { libc::CMSG_LEN(len as u32) };
     let mut control = [0u64; CONTROL_WORDS];
     assert!(
         files.len() <= MAX_FILES && space as usize <= size_of_val(&control),
