@@ -32,6 +32,7 @@ mod tx_metadata;
 mod veth;
 mod vhost_user;
 mod virtio;
+mod virtio_offloads;
 mod xsk;
 mod xsk_device;
 mod xsk_errors;
