@@ -253,10 +253,11 @@ impl VirtioStep<'_> {
             self.complete_received(head.into(), packet.len() + net_header::LEN);
             return true;
         }
-        self.merges && self.deliver_merged(header, packet, pending)
+        self.merges && self.deliver_merged(header, packet)
     }
 
-    fn deliver_merged(&mut self, first: [u8; net_header::LEN], packet: &[u8], pending: usize) -> bool {
+    fn deliver_merged(&mut self, first: [u8; net_header::LEN], packet: &[u8]) -> bool {
+        let pending = self.queues.receive.pending_now();
         let receive = &self.queues.receive;
         let (mut room, mut buffers) = (0, 0);
         while room < packet.len() + net_header::LEN {

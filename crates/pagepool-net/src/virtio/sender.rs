@@ -334,7 +334,9 @@ impl TxRing for Sending<'_> {
     }
 }
 
-/// The header of a frame that may have requests; `None` if they cannot be served.
+/// The header of a frame that may have requests; `None` if they cannot be served. Not inlined, so that other
+/// frames do not pay for it.
+#[inline(never)]
 fn header_of(frame: &XdpFrame, has_room: bool) -> Option<[u8; net_header::LEN]> {
     let Some(requested) = Requested::read(frame.meta()) else { return Some(net_header::PLAIN) };
     let header = net_header::requesting(requested, frame.data_len())?;
