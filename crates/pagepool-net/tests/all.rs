@@ -31,6 +31,7 @@ mod tokio;
 mod tx_metadata;
 mod veth;
 mod vhost_user;
+mod vhost_user_dpdk;
 mod virtio;
 mod virtio_offloads;
 mod xsk;
