@@ -97,6 +97,18 @@ impl Tap {
         tap::attach(&self.file, &self.name, self.kind).map_err(failed)
     }
 
+    /// Lets the interface leave checksums, and cutting a frame into segments of TCP, to whoever reads the
+    /// frame. Requires [headers](Self::has_header), which say so. The next file that is attached to the
+    /// interface ends it.
+    pub fn leave_offloads(&self) -> Result<(), LinkError> {
+        if !self.has_header() {
+            let (value, range) = (self.name.clone(), "one of `Tap::open_with_header`");
+            return Err(LinkError::OutOfRange { field: "the TAP", value, range });
+        }
+        let failed = |error| LinkError::call("ioctl(TUNSETOFFLOAD)", format!("TAP {:?}", self.name), error);
+        tap::leave_offloads(&self.file).map_err(failed)
+    }
+
     /// Whether frames have a header: it was opened by [`open_with_header`](Self::open_with_header).
     pub fn has_header(&self) -> bool {
         self.kind.has_header

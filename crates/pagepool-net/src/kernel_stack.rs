@@ -19,13 +19,14 @@ use pagepool::{Error, PAGE_SIZE, XdpBuff, put_packets};
 
 use crate::bpf_run::program::{Copies, Direction, MOST, SHORTEST};
 use crate::bpf_run::{BpfRun, RunBatch};
+use crate::device::VlanTag;
 use crate::error::parameter;
 use crate::forward::{Ingress, Outlets, Stack};
 use crate::interface::lookup;
 use crate::sys::remedy::failed_unless;
 use crate::sys::{capability, errno};
+use crate::xsk::RxMetadataReader;
 use crate::xsk::descriptor::Descriptor;
-use crate::xsk::{RxMetadataReader, VlanTag};
 use loop_watch::LoopWatch;
 use published::PublishedStack;
 pub use stats::KernelStackStats;

@@ -82,7 +82,7 @@
 //! | take some packets and leave the rest to the kernel | [`Match`], [`Redirect::steer`] |
 //! | receive and send without a NIC | [`mem_nic()`] and its other end [`NicPort`] |
 //! | test your own device, or against faults | the crate `pagepool-testing`, with its feature `devices` |
-//! | have checksums computed, get or set the send time | [`TxMetadata`] |
+//! | have checksums computed, TCP packets cut, get or set the send time | [`TxMetadata`] |
 //! | open any kind of device by name | [`open_device`], [`open_devices`]; [`DRIVERS`] lists the kinds |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | receive passed packets | a [`Stack`]; the kernel's is [`KernelStack`] |
@@ -149,7 +149,7 @@ mod zerocopy;
 
 pub use device::{
     Armed, Calls, Device, DeviceDescription, DeviceExt, DeviceInfo, DeviceStats, KernelStats, QueueState,
-    TxQueue, Wake, Waker,
+    RxHash, RxMetadata, SegmentKind, TxChecksum, TxMetadata, TxQueue, TxSegment, VlanTag, Wake, Waker,
 };
 pub use drivers::open_params::{AfXdpParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};
@@ -169,7 +169,7 @@ pub use steering::Match;
 pub use sys::clock::{ticks, ticks_per_second};
 #[doc(inline)]
 pub use xsk::{
-    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxChecksum, TxFeatures, TxMetadata,
-    TxMetadataMode, TxMode, TxTimestamp, Umem, UmemParams, VlanTag, XskDevice, XskMode, XskParams,
+    Attach, BusyPoll, Redirect, RxMetadataReader, TxFeatures, TxMetadataMode, TxMode, TxTimestamp, Umem,
+    UmemParams, XskDevice, XskMode, XskParams,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -61,7 +61,7 @@ mod umem;
 #[cfg(any(test, feature = "testing"))]
 pub use bpf::loaded_match::LoadedMatch;
 pub use bpf::redirect::{Attach, Redirect};
-pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
+pub use bpf::rx_metadata::RxMetadataReader;
 #[doc(hidden)]
 #[cfg(any(test, feature = "testing"))]
 pub use bpf::tail_adjuster::TailAdjuster;
@@ -72,5 +72,5 @@ pub use device::XskDevice;
 pub use memory_kernel::{XskKernelSide, umem_in_memory, xsk_in_memory};
 pub(crate) use params::XDP_HEADROOM;
 pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};
-pub use tx_metadata::{TxChecksum, TxFeatures, TxMetadata, TxMetadataMode, TxTimestamp};
+pub use tx_metadata::{TxFeatures, TxMetadataMode, TxTimestamp};
 pub use umem::Umem;

@@ -266,6 +266,7 @@ fn a_socket_without_metadata_ignores_it() {
             checksum: Some(TxChecksum { start: 34, offset: 6 }),
             timestamp: Some(1),
             launch_time: Some(2),
+            ..Default::default()
         };
         let sent = vec![bed.asking(&frame, all)];
         assert_eq!((bed.send(sent), bed.receive()), (0, frame));
@@ -331,6 +332,7 @@ fn requests_lie_where_this_kernel_looks_for_them() {
         checksum: Some(TxChecksum { start: 0x1234, offset: 0x5678 }),
         timestamp: Some(0x9abc),
         launch_time: Some(0xdef0),
+        ..Default::default()
     };
     let bytes = bytes_of(asks);
     let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);

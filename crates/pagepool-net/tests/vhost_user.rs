@@ -175,6 +175,29 @@ fn a_switch_without_a_feature_is_refused_by_its_name() {
 }
 
 #[test]
+fn a_switch_without_offloads_is_refused_with_the_remedy() {
+    let place = Place::new();
+    let open = |offloads| {
+        let (params, memory) = (OpenParams { offloads, ..params() }, arena(Backing::Memfd { huge: false }));
+        open_devices(&[(&place.name(), &[0])], &params, &memory).map(|mut opened| opened.remove(0).remove(0))
+    };
+    let switch = FakeSwitch::listen(&place.path(), SwitchParams::default()).unwrap();
+    let error = open(true).map(drop).unwrap_err().to_string();
+    let missing = ["CSUM", "GUEST_CSUM", "GUEST_TSO4", "GUEST_TSO6", "HOST_TSO4", "HOST_TSO6"];
+    assert!(missing.iter().all(|name| error.contains(&format!("VIRTIO_NET_F_{name}"))), "{error}");
+    assert!(error.contains("`tso=1`") && error.contains("without `offloads`"), "{error}");
+    assert!(open(false).unwrap().metadata.is_none());
+    switch.stop();
+    let offloads = 1 | 1 << 1 | 1 << 7 | 1 << 8 | 1 << 11 | 1 << 12;
+    let SwitchParams { features, .. } = SwitchParams::default();
+    let params = SwitchParams { features: features | offloads, ..Default::default() };
+    let _switch = FakeSwitch::listen(&place.path(), params).unwrap();
+    let opened = open(true).unwrap();
+    assert!(opened.metadata.is_some() && opened.device.info().max_packet == 65_550, "{opened:?}");
+    Port::of(opened).end();
+}
+
+#[test]
 fn what_is_missing_is_named_with_its_remedy() {
     let place = Place::new();
     let error = place.error();

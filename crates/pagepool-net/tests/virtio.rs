@@ -5,9 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{
+    Arena, ArenaParams, Bound, DmaDomain, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk,
+};
 use pagepool_net::testing::{
-    VirtioHalf, VirtioNet, VirtioSizes, VirtioStep, virtio_domain, virtio_in_memory,
+    VirtioHalf, VirtioNet, VirtioSizes, VirtioStep, virtio_domain, virtio_in_memory, virtio_with_offloads,
 };
 use pagepool_net::{Armed, Device, DeviceExt, TxQueue, Wake};
 use pagepool_testing::{Allowed, FarEnd, Rig, conformance_device};
@@ -47,6 +49,13 @@ struct Shape {
 }
 
 fn device(shape: Shape, rings: usize) -> (VirtioNet, VirtioHalf, Bound, Arc<Arena>) {
+    device_by(virtio_in_memory, shape, rings)
+}
+
+/// Makes a device and its other half.
+type Make = fn(VirtioSizes, &Arc<Arena>, &Arc<dyn DmaDomain>) -> Result<(VirtioNet, VirtioHalf), Error>;
+
+fn device_by(make: Make, shape: Shape, rings: usize) -> (VirtioNet, VirtioHalf, Bound, Arc<Arena>) {
     let memory = ArenaParams { max_bytes: 4 << 20, page_size: shape.page_size, ..Default::default() };
     let arena = Arena::new(memory).unwrap();
     let domain = virtio_domain(&arena);
@@ -54,12 +63,15 @@ fn device(shape: Shape, rings: usize) -> (VirtioNet, VirtioHalf, Bound, Arc<Aren
         PoolParams { domains: vec![domain.clone()], headroom: 256, chains: 64, ..Default::default() };
     let pool = Pool::new(params, arena.clone()).unwrap().bind();
     let sizes = VirtioSizes { rx_ring: rings, tx_ring: rings, max_buffers: shape.max_buffers };
-    let (device, half) = virtio_in_memory(sizes, &arena, &domain).unwrap();
+    let (device, half) = make(sizes, &arena, &domain).unwrap();
     (device, half, pool, arena)
 }
 
 fn rig(shape: Shape) -> Rig {
-    let (device, half, pool, arena) = device(shape, 64);
+    rig_of(device(shape, 64))
+}
+
+fn rig_of((device, half, pool, arena): (VirtioNet, VirtioHalf, Bound, Arc<Arena>)) -> Rig {
     Rig {
         device: Box::new(device),
         far: Box::new(Wire { half, lost: 0 }),
@@ -76,6 +88,14 @@ fn it_keeps_the_rules_of_devices() {
         for max_buffers in [1, 6, 18] {
             conformance_device(|| rig(Shape { page_size, max_buffers }));
         }
+    }
+}
+
+#[test]
+fn with_offloads_it_keeps_the_rules_of_devices() {
+    for max_buffers in [1, 18] {
+        let shape = Shape { page_size: 4096, max_buffers };
+        conformance_device(|| rig_of(device_by(virtio_with_offloads, shape, 64)));
     }
 }
 

@@ -49,6 +49,13 @@ pub(crate) fn attach(device: &File, name: &str, kind: Kind) -> io::Result<()> {
     if kind.has_header { set_header(device) } else { Ok(()) }
 }
 
+/// Lets the interface leave checksums, and cutting a frame into segments of TCP, to whoever reads the frame.
+pub(crate) fn leave_offloads(device: &File) -> io::Result<()> {
+    let offloads = libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6);
+    // SAFETY: the call takes integers.
+    done(unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as _, offloads) })
+}
+
 /// The length of the header, and that it is little-endian on every machine.
 fn set_header(device: &File) -> io::Result<()> {
     let (length, yes) = (HEADER, 1 as libc::c_int);

@@ -63,9 +63,9 @@ counters! {
     ///
     /// If it rises: send through an `Egress`, which maps or copies packets.
     tx_unmapped,
-    /// Packets dropped because they request something that the socket does not support, because their
-    /// checksum field lies beyond the first buffer, or because TX metadata is on and a buffer's data begins
-    /// in the first 48 bytes of its chunk.
+    /// Packets dropped because they request something that the device does not support, because their
+    /// checksum field lies beyond the first buffer, because they request segments without the checksum, or
+    /// because TX metadata is on and a buffer's data begins in the first 48 bytes of its chunk.
     ///
     /// If it rises: check `tx_features` first, call `TxMetadata::write` last, and use a pool with `headroom`
     /// 256.

@@ -194,5 +194,6 @@ fn described((device, pool): (XskDevice, Pool), only_sends: bool) -> OpenedDevic
     if only_sends {
         socket.program_id = redirect.as_ref().and_then(|redirect| redirect.passing_id());
     }
-    OpenedDevice { device: Box::new(device), pool, wire: None, socket: Some(socket), redirect }
+    let metadata = redirect.as_ref().and_then(|redirect| redirect.rx_metadata());
+    OpenedDevice { device: Box::new(device), pool, wire: None, socket: Some(socket), redirect, metadata }
 }

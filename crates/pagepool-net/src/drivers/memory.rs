@@ -28,6 +28,6 @@ fn open_one(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Result<Opene
     let (rx_ring, tx_ring) = (params.rx_ring as usize, params.tx_ring as usize);
     let (device, port) = mem_nic(MemNicParams { name, rx_ring, tx_ring, max_buffers, ..defaults }, domain)?;
     let pool = Pool::new(pool, arena.clone())?;
-    let (socket, redirect) = (None, None);
-    Ok(OpenedDevice { device: Box::new(device), pool, wire: Some(port), socket, redirect })
+    let (socket, redirect, metadata) = (None, None, None);
+    Ok(OpenedDevice { device: Box::new(device), pool, wire: Some(port), socket, redirect, metadata })
 }

@@ -19,6 +19,16 @@ pub struct OpenParams {
     pub tx_ring: u32,
     /// Whether packets may have several buffers.
     pub multi_buffer: bool,
+    /// Only for `vhost_user:` and `vhost_net:`; others ignore it. Whether the other side computes the
+    /// checksums of sent packets, and cuts them into segments, as their [`TxMetadata`](crate::TxMetadata)
+    /// requests; and whether received packets may be unfinished likewise, as
+    /// [`OpenedDevice::metadata`](crate::OpenedDevice::metadata) reads it.
+    ///
+    /// A back end that offers less is an error. Packets have up to 65,550 bytes in up to 18 buffers, whatever
+    /// `multi_buffer` says. In pages of 2048 bytes there is less room: the other packets are dropped and
+    /// counted. All are sent by the slower path of frames. If you send a received packet on, request what its
+    /// metadata says (`TxMetadata::from`): else it leaves unfinished, or longer than the other side takes.
+    pub offloads: bool,
     /// The pool of each device. The device sets its name, adds its domain, and raises the headroom to its
     /// minimum.
     pub pool: PoolParams,
@@ -35,6 +45,7 @@ impl Default for OpenParams {
             rx_ring: 1024,
             tx_ring: 1024,
             multi_buffer: false,
+            offloads: false,
             pool: PoolParams { wakeup: true, ..PoolParams::default() },
             af_xdp: AfXdpParams::default(),
             taps: Vec::new(),

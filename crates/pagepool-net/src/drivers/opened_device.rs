@@ -6,7 +6,7 @@ use pagepool::Pool;
 
 use crate::device::Device;
 use crate::mem_nic::NicPort;
-use crate::xsk::{Attach, Redirect, TxMode, XskDevice};
+use crate::xsk::{Attach, Redirect, RxMetadataReader, TxMode, XskDevice};
 
 /// A device, the pool that it receives into, and the extras of its kind.
 #[derive(Debug)]
@@ -26,6 +26,10 @@ pub struct OpenedDevice {
     /// If you call [`open_devices`](crate::open_devices) several times for an interface without redirects,
     /// only the devices of the first call have it: keep it until the last device is dropped.
     pub redirect: Option<Arc<Redirect>>,
+    /// Reads what is known of a received packet: with
+    /// [`OpenParams::offloads`](crate::OpenParams::offloads), and with a redirect that was
+    /// [loaded with metadata](Redirect::load_with_metadata).
+    pub metadata: Option<RxMetadataReader>,
 }
 
 /// How the kernel opened an AF_XDP socket: the choices that were left to it.

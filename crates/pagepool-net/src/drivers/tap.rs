@@ -33,6 +33,6 @@ fn open_one(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Result<Opene
     let capacity = buffer.as_ref().ok_or_else(no_buffer)?.packet_capacity();
     drop(buffer);
     let device = TapDevice::new(tap, &TapParams { rx_ring, tx_ring, max_buffers, capacity })?;
-    let (wire, socket, redirect) = (None, None, None);
-    Ok(OpenedDevice { device: Box::new(device), pool: pool.unbind(), wire, socket, redirect })
+    let (wire, socket, redirect, metadata) = (None, None, None, None);
+    Ok(OpenedDevice { device: Box::new(device), pool: pool.unbind(), wire, socket, redirect, metadata })
 }

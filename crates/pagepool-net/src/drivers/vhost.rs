@@ -17,6 +17,10 @@ use crate::virtio::device::VirtioNet;
 use crate::virtio::params::VirtioParams;
 use crate::virtio::port::{Port, PortMemory};
 use crate::virtio::sys::RingMemory;
+use crate::xsk::RxMetadataReader;
+
+/// The longest packet of several segments, by the specification of virtio.
+const MAX_SEGMENTED: usize = 65_550;
 
 /// Pairs of queues of one back end, to open.
 #[derive(Debug)]
@@ -73,7 +77,8 @@ pub(super) fn open_pairs(
         tag_received(&pool, &device.info().name);
         device.receive(&pool, &mut Vec::new(), 0);
         let (wire, socket, redirect) = (None, None, None);
-        Ok(OpenedDevice { device: Box::new(device), pool: pool.unbind(), wire, socket, redirect })
+        let metadata = params.offloads.then_some(RxMetadataReader::VIRTIO);
+        Ok(OpenedDevice { device: Box::new(device), pool: pool.unbind(), wire, socket, redirect, metadata })
     });
     opened.collect()
 }
@@ -96,10 +101,12 @@ fn pool(
 
 fn virtio_params(of: &Pairs<'_>, capacity: usize, params: &OpenParams) -> VirtioParams {
     let (rx_ring, tx_ring) = (params.rx_ring as usize, params.tx_ring as usize);
-    let most = if params.multi_buffer { MAX_FRAGS + 1 } else { 1 };
+    let offloads = params.offloads;
+    let most = if params.multi_buffer || offloads { MAX_FRAGS + 1 } else { 1 };
     // A packet with more buffers than there are slots would wait forever.
     let max_buffers = most.min(rx_ring).min(tx_ring.saturating_sub(1)).max(1);
-    let max_packet = of.max_packet.min(capacity * max_buffers);
+    let longest = if offloads { MAX_SEGMENTED } else { of.max_packet };
+    let max_packet = longest.min(capacity * max_buffers);
     let mtu = of.mtu.min(max_packet.saturating_sub(HEADERS));
-    VirtioParams { name: of.name.clone(), rx_ring, tx_ring, max_packet, mtu, max_buffers }
+    VirtioParams { name: of.name.clone(), rx_ring, tx_ring, max_packet, mtu, max_buffers, offloads }
 }

@@ -81,9 +81,27 @@ pub fn virtio_in_memory(
     arena: &Arc<Arena>,
     domain: &Arc<dyn DmaDomain>,
 ) -> Result<(VirtioNet, VirtioHalf), Error> {
+    open(sizes, arena, domain, false)
+}
+
+/// The same, for packets that leave checksums, and being cut into segments, to the other side.
+pub fn virtio_with_offloads(
+    sizes: VirtioSizes,
+    arena: &Arc<Arena>,
+    domain: &Arc<dyn DmaDomain>,
+) -> Result<(VirtioNet, VirtioHalf), Error> {
+    open(sizes, arena, domain, true)
+}
+
+fn open(
+    sizes: VirtioSizes,
+    arena: &Arc<Arena>,
+    domain: &Arc<dyn DmaDomain>,
+    offloads: bool,
+) -> Result<(VirtioNet, VirtioHalf), Error> {
     let VirtioSizes { rx_ring, tx_ring, max_buffers } = sizes;
-    let (name, max_packet) = ("virtio0".to_owned(), 9018);
-    let params = VirtioParams { name, rx_ring, tx_ring, max_packet, mtu: 9000, max_buffers };
+    let (name, max_packet) = ("virtio0".to_owned(), if offloads { 65_550 } else { 9018 });
+    let params = VirtioParams { name, rx_ring, tx_ring, max_packet, mtu: 9000, max_buffers, offloads };
     params.check()?;
     let rings = RingMemory::new(VirtioNet::ring_bytes(&params));
     let rings = rings.map_err(|source| failed("memfd_create", source, "use smaller rings"))?;
@@ -100,8 +118,8 @@ pub fn virtio_in_memory(
         rings,
         sizes: [rx_ring as u16, tx_ring as u16],
         queues: None,
-        scratch: vec![0; 1 << 16],
-        merges: max_buffers > 1,
+        scratch: vec![0; (1 << 16) + 64],
+        merges: params.has_several_buffers(),
         stalled: false,
         faults: 0,
     };
@@ -218,6 +236,12 @@ impl VirtioStep<'_> {
     /// Puts a packet into as many buffers as it needs. False if there are not enough.
     #[inline]
     pub fn deliver(&mut self, packet: &[u8]) -> bool {
+        self.deliver_with(net_header::PLAIN, packet)
+    }
+
+    /// The same with this header, in which it writes the number of buffers.
+    #[inline]
+    pub fn deliver_with(&mut self, header: [u8; net_header::LEN], packet: &[u8]) -> bool {
         let pending = self.queues.receive.pending();
         if pending == 0 || packet.is_empty() {
             return false;
@@ -225,14 +249,15 @@ impl VirtioStep<'_> {
         let first = self.queues.receive.described(self.queues.receive.peek(0));
         if packet.len() + net_header::LEN <= first.len as usize {
             let head = self.queues.receive.take();
-            self.write(first, packet, 1);
+            self.write(first, header, packet, 1);
             self.complete_received(head.into(), packet.len() + net_header::LEN);
             return true;
         }
-        self.merges && self.deliver_merged(packet, pending)
+        self.merges && self.deliver_merged(header, packet)
     }
 
-    fn deliver_merged(&mut self, packet: &[u8], pending: usize) -> bool {
+    fn deliver_merged(&mut self, first: [u8; net_header::LEN], packet: &[u8]) -> bool {
+        let pending = self.queues.receive.pending_now();
         let receive = &self.queues.receive;
         let (mut room, mut buffers) = (0, 0);
         while room < packet.len() + net_header::LEN {
@@ -249,7 +274,7 @@ impl VirtioStep<'_> {
             let header = if at == 0 { net_header::LEN } else { 0 };
             let (now, later) = rest.split_at(rest.len().min(described.len as usize - header));
             if at == 0 {
-                self.write(described, now, buffers)
+                self.write(described, first, now, buffers)
             } else {
                 self.write_at(described.at, now)
             }
@@ -261,8 +286,7 @@ impl VirtioStep<'_> {
 
     /// Writes a header and the bytes behind it.
     #[inline]
-    fn write(&mut self, to: Described, bytes: &[u8], buffers: u16) {
-        let mut header = net_header::PLAIN;
+    fn write(&mut self, to: Described, mut header: [u8; net_header::LEN], bytes: &[u8], buffers: u16) {
         header[10..].copy_from_slice(&buffers.to_le_bytes());
         self.write_at(to.at, &header);
         self.write_at(to.at + net_header::LEN as u64, bytes);
@@ -305,6 +329,12 @@ impl VirtioStep<'_> {
     /// Passes the next packet to `packet`; false if there is none.
     #[inline]
     pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
+        self.take_with_header(|_, bytes| packet(bytes))
+    }
+
+    /// Passes the next packet's header and bytes to `packet`; false if there is none.
+    #[inline]
+    pub fn take_with_header(&mut self, packet: impl FnOnce(&[u8], &[u8])) -> bool {
         if self.queues.send.pending() == 0 {
             return false;
         }
@@ -319,7 +349,8 @@ impl VirtioStep<'_> {
             len += bytes;
             next = (part.flags & NEXT != 0).then_some(part.next);
         }
-        packet(&self.scratch[net_header::LEN.min(len)..len]);
+        let (header, bytes) = self.scratch[..len].split_at(net_header::LEN.min(len));
+        packet(header, bytes);
         self.queues.send.complete(Used { head: head.into(), len: 0 });
         true
     }

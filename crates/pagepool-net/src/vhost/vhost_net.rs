@@ -83,6 +83,10 @@ impl VhostNet {
         for pair in &mut self.pairs {
             let device = device::open().map_err(not_opened)?;
             features = negotiate(&self.name, &device, wanted)?;
+            // Attaching took them away.
+            if wanted.required & feature::OFFLOADS != 0 {
+                pair.tap.leave_offloads().map_err(lookup::system)?;
+            }
             make(&self.name, &device, device::SET_MEM_TABLE, &mut memory_table(memory))?;
             pair.device = Some(device);
         }
@@ -97,8 +101,7 @@ fn negotiate(name: &str, device: &File, wanted: Wanted) -> Result<u64, Error> {
     make(name, device, device::GET_FEATURES, &mut offered)?;
     let missing = wanted.required & !offered[0];
     if missing != 0 {
-        let what = format!("{name}: the kernel's vhost-net lacks {}", feature::names(missing));
-        return Err(Error::Unsupported { what });
+        return Err(feature::lacking(name, missing));
     }
     let features = offered[0] & (wanted.required | wanted.optional);
     make(name, device, device::SET_FEATURES, &mut [features])?;

@@ -135,8 +135,7 @@ impl VhostUser {
         let offered = get(connection, Request::GetFeatures)?;
         let missing = wanted.required & !offered;
         if missing != 0 {
-            let what = format!("{}: the back end lacks {}", self.name, feature::names(missing));
-            return Err(Error::Unsupported { what });
+            return Err(feature::lacking(&self.name, missing));
         }
         let has_protocol = offered & PROTOCOL_FEATURES != 0;
         let protocol = if has_protocol { get(connection, Request::GetProtocolFeatures)? } else { 0 };

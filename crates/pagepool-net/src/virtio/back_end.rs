@@ -7,6 +7,8 @@ use pagepool::Error;
 
 /// Feature bits (Virtual I/O Device specification, version 1.2, sections 5.1.3 and 6).
 pub(crate) mod feature {
+    use pagepool::Error;
+
     pub(crate) const CHECKSUM: u64 = 1 << 0;
     pub(crate) const GUEST_CHECKSUM: u64 = 1 << 1;
     pub(crate) const GUEST_TSO4: u64 = 1 << 7;
@@ -18,6 +20,10 @@ pub(crate) mod feature {
     /// Both sides say after which entry they want a signal.
     pub(crate) const EVENT_INDEX: u64 = 1 << 29;
     pub(crate) const VERSION_1: u64 = 1 << 32;
+
+    /// Checksums and segments of TCP, in both directions.
+    pub(crate) const OFFLOADS: u64 =
+        CHECKSUM | GUEST_CHECKSUM | GUEST_TSO4 | GUEST_TSO6 | HOST_TSO4 | HOST_TSO6;
 
     const NAMES: [(u64, &str); 9] = [
         (CHECKSUM, "VIRTIO_NET_F_CSUM"),
@@ -31,10 +37,15 @@ pub(crate) mod feature {
         (VERSION_1, "VIRTIO_F_VERSION_1"),
     ];
 
-    /// The names of feature bits, for errors.
-    pub(crate) fn names(features: u64) -> String {
+    /// The error of a back end that lacks features.
+    pub(crate) fn lacking(name: &str, features: u64) -> Error {
         let names = NAMES.iter().filter(|(bit, _)| features & bit != 0).map(|&(_, name)| name);
-        names.collect::<Vec<_>>().join(", ")
+        let names = names.collect::<Vec<_>>().join(", ");
+        let remedy = match features & OFFLOADS {
+            0 => "",
+            _ => ": turn them on there (`tso=1` of DPDK's net_vhost), or open it without `offloads`",
+        };
+        Error::Unsupported { what: format!("{name}: the back end lacks {names}{remedy}") }
     }
 }
 

@@ -93,8 +93,9 @@ impl VirtioNet {
             pair,
             connection: 0,
             mappings: MappingCache::new(domain),
-            receiver: Receiver::new(ring(start, rx), layout, memory()?, params.max_buffers),
-            sender: Sender::new(ring(start + rx_bytes, tx), layout, memory()?, headers, limits),
+            receiver: Receiver::new(ring(start, rx), layout, memory()?, params),
+            sender: Sender::new(ring(start + rx_bytes, tx), layout, memory()?, headers, limits)
+                .serving(params.offloads),
             events: Events { receive: event()?, send: event()?, call: event()? },
             armed: false,
             idle: 0,

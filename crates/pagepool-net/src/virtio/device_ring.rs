@@ -40,9 +40,25 @@ impl DeviceRing {
     #[inline]
     pub(crate) fn pending(&mut self) -> usize {
         if self.seen == self.taken {
-            let index = self.parts.available.index.at(0).load(Ordering::Acquire); // pairs with the driver's publish
-            self.seen = u16::from_le(index);
+            self.look();
         }
+        self.known()
+    }
+
+    /// The same, also of those published since the last look.
+    pub(crate) fn pending_now(&mut self) -> usize {
+        self.look();
+        self.known()
+    }
+
+    #[inline]
+    fn look(&mut self) {
+        let index = self.parts.available.index.at(0).load(Ordering::Acquire); // pairs with the driver's publish
+        self.seen = u16::from_le(index);
+    }
+
+    #[inline]
+    fn known(&self) -> usize {
         usize::from(self.seen.wrapping_sub(self.taken)).min(self.parts.size.into())
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct VirtioParams {
     pub(crate) mtu: usize,
     /// The most buffers of a packet, in both directions.
     pub(crate) max_buffers: usize,
+    /// Whether packets may leave checksums and segments to the other side, in both directions.
+    pub(crate) offloads: bool,
 }
 
 impl VirtioParams {
@@ -40,7 +42,13 @@ impl VirtioParams {
 
     /// The features that a device with these parameters needs.
     pub(crate) fn wanted(&self) -> Wanted {
-        let several = if self.max_buffers > 1 { feature::MERGED_BUFFERS } else { 0 };
-        Wanted { required: feature::VERSION_1 | several, optional: feature::EVENT_INDEX }
+        let several = if self.has_several_buffers() { feature::MERGED_BUFFERS } else { 0 };
+        let offloads = if self.offloads { feature::OFFLOADS } else { 0 };
+        Wanted { required: feature::VERSION_1 | several | offloads, optional: feature::EVENT_INDEX }
+    }
+
+    /// Whether headers say how many buffers a received packet has.
+    pub(crate) fn has_several_buffers(&self) -> bool {
+        self.max_buffers > 1 || self.offloads
     }
 }

@@ -16,6 +16,7 @@ use pagepool::{Batch, Bound, DeviceTable, PageBuf, PageIdx, XdpBuff};
 
 use super::layout::Layout;
 use super::net_header;
+use super::params::VirtioParams;
 use super::ring::{Ring, Used, WRITE};
 use super::sys::PacketMemory;
 use crate::device::DeviceStats;
@@ -49,7 +50,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(ring: Ring, layout: Layout, memory: PacketMemory, max_buffers: usize) -> Self {
+    pub(super) fn new(ring: Ring, layout: Layout, memory: PacketMemory, params: &VirtioParams) -> Self {
         let places = vec![NONE; ring.size().into()].into();
         Self {
             ring,
@@ -58,9 +59,9 @@ impl Receiver {
             given: DeviceTable::new(layout.pages),
             places,
             burst: Box::new([Used::default(); BURST]),
-            chain: RxChain::new(max_buffers),
+            chain: RxChain::new(params.max_buffers),
             missing: 0,
-            reads_headers: max_buffers > 1,
+            reads_headers: params.has_several_buffers(),
             leaked: 0,
         }
     }

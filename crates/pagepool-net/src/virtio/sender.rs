@@ -2,7 +2,7 @@
 //!
 //! Layout the header lies right before the packet if there is room. Else it has a descriptor of its own, and
 //!        16 bytes of the ring's memory. Bytes before a packet that are not its handle's are never written:
-//!        they may be another fragment.
+//!        they may be another fragment. A header with requests only lies before the packet.
 //! Trust  none: a head that is not being sent is counted. The links of a chain are kept here, not read back.
 //! I4     a frame is in this table, where no code reaches its bytes, from before its buffers are on the ring
 //!        until it is completed.
@@ -18,6 +18,7 @@ use super::net_header;
 use super::ring::{NEXT, Ring, Used};
 use super::sys::PacketMemory;
 use crate::device::mapping_cache::MappingCache;
+use crate::device::tx_metadata::Requested;
 use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing};
 use crate::device::{DeviceStats, TxQueue};
 
@@ -51,6 +52,10 @@ pub(super) struct Sender {
     /// The device's address of the headers, one for each descriptor, all 0.
     headers: u64,
     limits: TxLimits,
+    /// Whether the requests of packets are served. All packets are then frames: `whole` has no page.
+    serves: bool,
+    /// The header of the frame that is being sent.
+    header: [u8; net_header::LEN],
 }
 
 /// A buffer to send: its bytes in the device's memory.
@@ -83,7 +88,18 @@ impl Sender {
             parts: [Part::default(); MAX_FRAGS + 1],
             headers,
             limits,
+            serves: false,
+            header: net_header::PLAIN,
         }
+    }
+
+    /// Serves the requests of packets, or not, before anything is sent.
+    pub(super) fn serving(mut self, serves: bool) -> Self {
+        self.serves = serves;
+        if serves {
+            self.whole = DeviceTable::new(0);
+        }
+        self
     }
 
     /// Sends frames from the queue's front while there is room; returns how many, and whether the device
@@ -181,12 +197,14 @@ impl Sender {
         self.ring.put(head);
     }
 
-    /// Writes the header before the first byte of a frame in `parts`, where there is room.
+    /// Writes the header before the first byte of a frame in `parts`, where there is room, in place of its
+    /// metadata.
     fn with_header(&mut self, frame: XdpFrame) -> XdpFrame {
         let mut packet = frame.into_buff();
+        let _ = packet.adjust_meta((packet.offset() - packet.headroom()) as isize); // all that it has
         let len = net_header::LEN;
         if packet.adjust_head(-(len as isize)).is_ok() {
-            packet.data_mut()[..len].copy_from_slice(&net_header::PLAIN);
+            packet.data_mut()[..len].copy_from_slice(&self.header);
             let first = &mut self.parts[0];
             *first = Part { at: first.at - len as u64, len: first.len + len as u32 };
         }
@@ -292,7 +310,12 @@ impl TxRing for Sending<'_> {
             Ok(buffers) => buffers,
             Err(never) => return never,
         };
-        if buffers + usize::from(!has_room_for_header(frame)) > sender.ring.free() {
+        let has_room = has_room_for_header(frame);
+        if sender.serves {
+            let Some(header) = header_of(frame, has_room) else { return TxFit::BadMetadata };
+            sender.header = header;
+        }
+        if buffers + usize::from(!has_room) > sender.ring.free() {
             return TxFit::Later;
         }
         for (segment, part) in frame.segments().zip(&mut sender.parts) {
@@ -311,8 +334,18 @@ impl TxRing for Sending<'_> {
     }
 }
 
-/// Whether the header can lie before the first byte.
+/// The header of a frame that may have requests; `None` if they cannot be served. Not inlined, so that other
+/// frames do not pay for it.
+#[inline(never)]
+fn header_of(frame: &XdpFrame, has_room: bool) -> Option<[u8; net_header::LEN]> {
+    let Some(requested) = Requested::read(frame.meta()) else { return Some(net_header::PLAIN) };
+    let header = net_header::requesting(requested, frame.data_len())?;
+    // One in the ring's memory is always plain.
+    (has_room || header == net_header::PLAIN).then_some(header)
+}
+
+/// Whether the header can lie before the first byte, in place of metadata.
 #[inline(always)]
 fn has_room_for_header(frame: &XdpFrame) -> bool {
-    frame.headroom() >= net_header::LEN && frame.data_len() >= ETH_HEADER // as `adjust_head` requires
+    frame.offset() >= net_header::LEN && frame.data_len() >= ETH_HEADER // as `adjust_head` requires
 }

@@ -64,7 +64,7 @@ const FOR_TIMES_PAUSE: Duration = Duration::from_millis(1);
 /// * Another process creates its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket,
 ///   and with it the queue.
 ///
-/// In copy mode the kernel writes the times that packets [request](super::TxMetadata::timestamp) even after
+/// In copy mode the kernel writes the times that packets [request](crate::TxMetadata::timestamp) even after
 /// the socket is closed. [`close`](Device::close) waits for them up to a second. Then it leaks the buffers
 /// that are still being sent: they stay in [`in_tx`](DeviceStats::in_tx).
 ///
@@ -319,7 +319,7 @@ impl XskDevice {
         }
     }
 
-    /// The requests of [`TxMetadata`](super::TxMetadata) that the device serves; none without the UMEM's
+    /// The requests of [`TxMetadata`](crate::TxMetadata) that the device serves; none without the UMEM's
     /// [`tx_metadata`](super::UmemParams::tx_metadata). With zero copy the driver serves them (Linux 6.8). In
     /// copy mode the driver or the kernel computes checksums, and timestamps are of `CLOCK_TAI`; virtio_net
     /// serves none before Linux 6.18.
@@ -327,7 +327,7 @@ impl XskDevice {
         self.sender.features()
     }
 
-    /// Appends the TX timestamps of packets that [requested](super::TxMetadata::timestamp) one and that
+    /// Appends the TX timestamps of packets that [requested](crate::TxMetadata::timestamp) one and that
     /// [`complete`](Device::complete) took back, oldest first. Returns how many were lost since the last
     /// call: the device keeps one per slot of the TX ring. A packet whose driver wrote no time has none.
     ///

@@ -131,7 +131,8 @@ mod tests {
 
     use super::*;
     use crate::device::{Device, TxQueue};
-    use crate::xsk::tx_metadata::{TxChecksum, TxMetadata, TxMetadataMode};
+    use crate::xsk::tx_metadata::TxMetadataMode;
+    use crate::{TxChecksum, TxMetadata};
 
     impl XskKernelSide {
         /// Delivers one buffer of a packet that continues.

@@ -8,7 +8,8 @@ use pagepool::Error;
 
 use super::bpf::redirect::Redirect;
 use super::sys::socket::{Registration, flags};
-use super::tx_metadata::{self, TxMetadataMode};
+use super::tx_metadata::TxMetadataMode;
+use crate::device::tx_metadata;
 use crate::error::{parameter, within};
 
 /// Most slots of a ring. A table of buffers grows with them.

@@ -201,6 +201,7 @@ impl SocketSizes {
             rx_ring: self.ring,
             tx_ring: self.ring,
             multi_buffer: self.needs.multi_buffer(),
+            offloads: false,
             pool: self.pool(),
             af_xdp: AfXdpParams { umem, ..AfXdpParams::default() },
             taps: Vec::new(),

@@ -25,7 +25,7 @@ use super::chain::dispatcher::{self, ChainForm, ChainSlot};
 use super::chain::is_final;
 use super::chain::member::ChainMember;
 use super::pin::{not_of, open_link, open_map, pin, seen};
-use super::rx_metadata::{Functions, RxMetadataReader};
+use super::rx_metadata::{Functions, RxMetadataReader, random_mark};
 use super::waiting_sockets::WaitingSockets;
 use super::{program, steer};
 use crate::error::parameter;
@@ -214,9 +214,9 @@ impl Redirect {
         let passing = sys::load(&program::pass(), sys::Kind::Xdp { frags });
         let passing = passing.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
         let passing_id = sys::program_id(passing.as_fd()).unwrap_or(0);
-        let metadata = functions.as_ref().map(|_| RxMetadataReader::new());
-        let metadata_code =
-            functions.zip(metadata).map_or(Vec::new(), |(functions, reader)| functions.instructions(reader));
+        let mark = random_mark();
+        let metadata = functions.as_ref().map(|_| RxMetadataReader::of_program(mark));
+        let metadata_code = functions.map_or(Vec::new(), |functions| functions.instructions(mark));
         let code = [&*metadata_code, &program::redirect(map.as_raw_fd())].concat();
         let kind = match metadata {
             None => sys::Kind::Xdp { frags },

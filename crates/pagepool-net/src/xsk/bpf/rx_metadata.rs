@@ -29,12 +29,14 @@ use std::hash::BuildHasher;
 use pagepool::{Error, XdpBuff};
 
 use super::btf;
+use crate::device::rx_metadata::{RxHash, RxMetadata, VlanTag};
 use crate::sys::bpf::Insn;
 use crate::sys::bpf::assembler::{
     ADD_IMM, CALL, Code, IF_ABOVE, IF_NOT_EQUAL_IMM, LOAD_WORD, OR_IMM, STORE_LONG_IMM, STORE_WORD,
     STORE_WORD_IMM, call, copy, op, set,
 };
 use crate::sys::remedy::failed;
+use crate::virtio::net_header;
 
 /// The source register of a call by BTF number. Linux: `BPF_PSEUDO_KFUNC_CALL`.
 const KFUNC: u8 = 2;
@@ -80,7 +82,7 @@ impl Functions {
     }
 
     /// The instructions that write metadata. They leave the context in r1.
-    pub(super) fn instructions(self, reader: RxMetadataReader) -> Vec<Insn> {
+    pub(super) fn instructions(self, mark: u32) -> Vec<Insn> {
         let mut code = Code::default();
         code.extend([copy(6, 1), set(2, -(LEN as i32)), call(ADJUST_META)]);
         code.jump((), op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
@@ -105,7 +107,7 @@ impl Functions {
         for (from, to) in WORDS {
             code.extend([op(LOAD_WORD, 1, 10, from, 0), op(STORE_WORD, 2, 1, to, 0)]);
         }
-        code.extend([op(STORE_WORD_IMM, 2, 0, LEN as i16 - 4, reader.mark as i32)]);
+        code.extend([op(STORE_WORD_IMM, 2, 0, LEN as i16 - 4, mark as i32)]);
         code.mark(());
         code.extend([copy(1, 6)]);
         code.finish()
@@ -117,65 +119,29 @@ pub(super) fn random_mark() -> u32 {
     RandomState::new().hash_one(LEN) as u32 | 1
 }
 
-/// What the driver knows of a received packet; `None` where the driver or the kernel knows nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RxMetadata {
-    /// When the packet arrived, in nanoseconds of the PTP hardware clock (`ethtool -T`); Linux 6.3. Most
-    /// cards require a setting (`SIOCSHWTSTAMP`, `hwstamp_ctl -r 1`).
-    pub timestamp: Option<u64>,
-    /// The flow hash, which chooses the queue; Linux 6.3.
-    pub hash: Option<RxHash>,
-    /// The VLAN tag that the card or the kernel removed from the packet; Linux 6.8.
-    pub vlan: Option<VlanTag>,
-}
-
-/// A hash of a packet's flow.
+/// Reads the metadata before received packets: of an XDP program of
+/// [`Redirect::load_with_metadata`](crate::Redirect::load_with_metadata), or of a virtio device that was
+/// opened with [`offloads`](crate::OpenParams::offloads).
+/// [`OpenedDevice::metadata`](crate::OpenedDevice::metadata) is that of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RxHash {
-    /// The hash.
-    pub value: u32,
-    /// What was hashed, as bits of the kernel's `enum xdp_rss_hash_type`; 0 if the driver does not say.
-    pub kind: u32,
-}
+pub struct RxMetadataReader(Source);
 
-impl RxHash {
-    /// Whether ports were hashed, too (Linux: `XDP_RSS_L4`).
-    pub fn has_ports(self) -> bool {
-        self.kind & 1 << 3 != 0
-    }
-}
-
-/// A VLAN tag that is not in the packet's bytes.
+/// Who writes the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VlanTag {
-    /// The EtherType of the tag: 0x8100, or 0x88a8 for the outer one of two.
-    pub protocol: u16,
-    /// Priority, drop eligibility and number.
-    pub tci: u16,
-}
-
-impl VlanTag {
-    /// The VLAN's number, 0 to 4095.
-    pub fn id(self) -> u16 {
-        self.tci & 0xfff
-    }
-
-    /// The priority, 0 to 7.
-    pub fn priority(self) -> u8 {
-        (self.tci >> 13) as u8
-    }
-}
-
-/// Reads the metadata that an XDP program of
-/// [`Redirect::load_with_metadata`](crate::Redirect::load_with_metadata) writes before packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RxMetadataReader {
-    mark: u32,
+enum Source {
+    /// An XDP program, with its mark.
+    Program { mark: u32 },
+    /// A virtio device: its header.
+    VirtioHeader,
 }
 
 impl RxMetadataReader {
-    pub(super) fn new() -> Self {
-        Self { mark: random_mark() }
+    /// The reader of virtio headers.
+    pub(crate) const VIRTIO: Self = Self(Source::VirtioHeader);
+
+    /// The reader of what a program writes with this mark.
+    pub(super) fn of_program(mark: u32) -> Self {
+        Self(Source::Program { mark })
     }
 
     /// Reads a packet's metadata. Call it right after `receive`, before the packet's beginning is moved.
@@ -183,37 +149,45 @@ impl RxMetadataReader {
     /// `None` if another program redirected the packet, the driver has no room for metadata, or it was read
     /// before. Any thread; about 30 instructions, and reads and writes the cache line before the packet. That
     /// room is then free again. Unread metadata stays in memory: a later packet there without its own gets
-    /// it.
+    /// it. The metadata of a virtio device has no mark: read only packets of such devices.
     pub fn read(&self, packet: &mut XdpBuff) -> Option<RxMetadata> {
-        packet.adjust_meta(packet.meta().len() as isize - LEN as isize).ok()?;
-        let read = packet.meta().first_chunk().and_then(|bytes| self.parse(bytes));
-        if let Some(mark) = packet.meta_mut().last_chunk_mut().filter(|_| read.is_some()) {
-            *mark = [0; 4]; // a mark is odd
+        match self.0 {
+            Source::Program { mark } => read_marked(packet, mark),
+            Source::VirtioHeader => net_header::take(packet),
         }
-        let _ = packet.adjust_meta(LEN as isize); // it had as much before
-        read
     }
+}
 
-    fn parse(&self, bytes: &[u8; LEN]) -> Option<RxMetadata> {
-        let mut words = [0; LEN / 4];
-        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u32::from_ne_bytes(*bytes);
-        }
-        let [bits, low, high, value, kind, _, mark] = words;
-        if mark != self.mark {
-            return None;
-        }
-        let has = |at: usize| bits & QUESTIONS[at].bit != 0;
-        let timestamp = u64::from(high) << 32 | u64::from(low);
-        let [.., a, b, c, d, _, _, _, _] = *bytes;
-        let vlan = VlanTag { protocol: u16::from_be_bytes([a, b]), tci: u16::from_ne_bytes([c, d]) };
-        Some(RxMetadata {
-            // A driver without a timestamp for this packet may report 0.
-            timestamp: Some(timestamp).filter(|&timestamp| has(0) && timestamp > 0),
-            hash: has(1).then_some(RxHash { value, kind }),
-            vlan: has(2).then_some(vlan),
-        })
+fn read_marked(packet: &mut XdpBuff, mark: u32) -> Option<RxMetadata> {
+    packet.adjust_meta(packet.meta().len() as isize - LEN as isize).ok()?;
+    let read = packet.meta().first_chunk().and_then(|bytes| parse(bytes, mark));
+    if let Some(mark) = packet.meta_mut().last_chunk_mut().filter(|_| read.is_some()) {
+        *mark = [0; 4]; // a mark is odd
     }
+    let _ = packet.adjust_meta(LEN as isize); // it had as much before
+    read
+}
+
+fn parse(bytes: &[u8; LEN], expected: u32) -> Option<RxMetadata> {
+    let mut words = [0; LEN / 4];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u32::from_ne_bytes(*bytes);
+    }
+    let [bits, low, high, value, kind, _, mark] = words;
+    if mark != expected {
+        return None;
+    }
+    let has = |at: usize| bits & QUESTIONS[at].bit != 0;
+    let timestamp = u64::from(high) << 32 | u64::from(low);
+    let [.., a, b, c, d, _, _, _, _] = *bytes;
+    let vlan = VlanTag { protocol: u16::from_be_bytes([a, b]), tci: u16::from_ne_bytes([c, d]) };
+    Some(RxMetadata {
+        // A driver without a timestamp for this packet may report 0.
+        timestamp: Some(timestamp).filter(|&timestamp| has(0) && timestamp > 0),
+        hash: has(1).then_some(RxHash { value, kind }),
+        vlan: has(2).then_some(vlan),
+        ..RxMetadata::default()
+    })
 }
 
 #[cfg(not(loom))]
@@ -240,14 +214,14 @@ mod tests {
 
     #[test]
     fn what_a_driver_has_not_is_none() {
-        let reader = RxMetadataReader { mark: 77 };
-        let all = reader.parse(&written(77, 7)).unwrap();
+        let parse = |bytes: &[u8; LEN]| super::parse(bytes, 77);
+        let all = parse(&written(77, 7)).unwrap();
         assert_eq!(all.timestamp, Some(1 << 32 | 7));
         assert_eq!(all.hash.map(|hash| (hash.value, hash.has_ports())), Some((0xabcd, true)));
         let vlan = all.vlan.unwrap();
         assert_eq!((vlan.protocol, vlan.id(), vlan.priority()), (0x8100, 100, 5));
-        assert_eq!(reader.parse(&written(77, 0)), Some(RxMetadata::default()));
-        let only = |bits| reader.parse(&written(77, bits)).unwrap();
+        assert_eq!(parse(&written(77, 0)), Some(RxMetadata::default()));
+        let only = |bits| parse(&written(77, bits)).unwrap();
         assert_eq!(
             [1, 2, 4].map(only).map(|some| (
                 some.timestamp.is_some(),
@@ -256,7 +230,7 @@ mod tests {
             )),
             [(true, false, false), (false, true, false), (false, false, true)]
         );
-        assert_eq!(reader.parse(&written(78, 7)), None, "it is another's");
+        assert_eq!(parse(&written(78, 7)), None, "it is another's");
     }
 
     /// A BPF program that sends a packet with a VLAN tag outside its bytes.

@@ -29,14 +29,6 @@ pub(crate) const CONTINUED: u32 = libc::XDP_PKT_CONTD;
 /// The first buffer of a packet with metadata. Linux: `XDP_TX_METADATA`.
 pub(crate) const WITH_METADATA: u32 = libc::XDP_TX_METADATA;
 
-/// Requests in metadata: the flags of `struct xsk_tx_metadata`.
-pub(crate) mod tx_flags {
-    pub(crate) const TIMESTAMP: u64 = libc::XDP_TXMD_FLAGS_TIMESTAMP as u64;
-    pub(crate) const CHECKSUM: u64 = libc::XDP_TXMD_FLAGS_CHECKSUM as u64;
-    /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.15).
-    pub(crate) const LAUNCH_TIME: u64 = 1 << 2;
-}
-
 /// A ring, by the option that sets its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]

@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use pagepool::{Error, XdpFrame};
 use pagepool_link::XdpFeatures;
 
-use super::{Requested, TxFeatures, TxMetadataMode, TxTimestamp};
+use super::{TxFeatures, TxMetadataMode, TxTimestamp};
+use crate::device::tx_metadata::Requested;
 use crate::device::tx_slots::TxFit;
 use crate::error::parameter;
 use crate::interface::lookup::{self, DriverOf};
@@ -69,12 +70,12 @@ impl Requests {
             return;
         };
         self.awaited = self.awaited.saturating_sub(1);
-        let Some(time) = requested.timestamp() else { return };
+        let Some((number, at)) = requested.timestamp() else { return };
         if self.times.len() == self.most {
             self.times.pop_front();
             self.lost += 1;
         }
-        self.times.push_back(time);
+        self.times.push_back(TxTimestamp { number, at });
     }
 
     /// Moves the times into the vector. Returns how many were lost since the last call.
