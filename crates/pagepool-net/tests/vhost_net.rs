@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -369,6 +370,57 @@ fn packets_cross_to_a_tap_without_a_copy() {
         assert_eq!((stats.rx, stats.redirect_out, stats.redirect_in), (40, 40, 40), "{port:?}");
         assert_eq!(forwarder.paths(port).expect("it is there").copied, 0, "one memory serves both");
     }
+}
+
+/// Says that this process is the one to be killed.
+const CHILD: &str = "PAGEPOOL_TO_BE_KILLED";
+
+/// Sends back what comes over the TAP of this process's namespace.
+fn echo_until_killed() {
+    let opened = open_devices(&[("vhost_net:t0", &[0])], &params(), &arena()).expect("nobody has it");
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Tx);
+    for of in opened.into_iter().flatten() {
+        forwarder.add_port(of.device, of.pool.bind());
+    }
+    let start = Instant::now();
+    while start.elapsed() < 2 * LIMIT {
+        forwarder.poll();
+        forwarder.wait(Duration::from_millis(1));
+    }
+}
+
+/// Children are killed before, while and after they open the device, and while they echo.
+#[test]
+fn a_killed_process_leaves_the_tap_to_the_next() {
+    let name = "a_killed_process_leaves_the_tap_to_the_next";
+    if std::env::var_os(CHILD).is_some() {
+        return echo_until_killed();
+    }
+    let Some(place) = vhost_place(name) else { return };
+    if !make_tap(&place) {
+        return println!("SKIP {name}: no program that makes TAPs");
+    }
+    KernelEnd::of(&place).with_link(|netlink, index| netlink.set_up(index, true));
+    let (mut dice, mut opening, mut bytes) = (crafted::Dice::new(7), None, Vec::new());
+    for _ in 0..10 {
+        let mut far = KernelEnd::of(&place);
+        let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
+        child.args(["--exact", &format!("vhost_net::{name}")]).env(CHILD, "1").stdout(Stdio::null());
+        let mut child = place.run(move || child.spawn()).expect("the same program");
+        // The first one lives until it answers; the others at most twice as long.
+        let (start, mut answers) = (Instant::now(), false);
+        let life = opening.map_or(LIMIT, |opening: Duration| opening * dice.below(200) as u32 / 100);
+        while start.elapsed() < life && (opening.is_some() || !answers) {
+            far.send(&[9; 100]); // refused where there is no room
+            answers |= far.receive(&mut bytes);
+        }
+        assert!(opening.is_some() || answers, "the first one answers within {LIMIT:?}");
+        opening = opening.or(Some(start.elapsed()));
+        assert!(child.try_wait().expect("it is a child").is_none(), "it ended by itself");
+        child.kill().expect("it is a child");
+        child.wait().expect("it is a child");
+    }
+    echoes(rig(&place, params()), 60..100);
 }
 
 /// Why a device is not opened, in the words of its error.
