@@ -10,7 +10,7 @@ use crate::traffic::poll_loop::{NoSource, PortHandler};
 
 #[derive(Args, Clone, Debug)]
 pub struct EchoArgs {
-    /// The interface, such as eth0 (af_xdp:eth0), tap:NAME, or vhost_user:PATH
+    /// eth0, af_xdp:eth0, tap:NAME, vhost_net:NAME or vhost_user:PATH
     #[arg(value_name = "IF")]
     interface: String,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::traffic::sockets::{Interface, PortSide};
 
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {
-    /// The interface, such as eth0 (af_xdp:eth0), tap:NAME, or vhost_user:PATH
+    /// eth0, af_xdp:eth0, tap:NAME, vhost_net:NAME or vhost_user:PATH
     #[arg(value_name = "IF1")]
     first: String,
     /// The second interface

@@ -22,7 +22,7 @@ use crate::traffic::sockets::{Interface, SocketSizes};
 
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
-    /// The interface, such as eth0 (af_xdp:eth0), tap:NAME, or vhost_user:PATH
+    /// eth0, af_xdp:eth0, tap:NAME, vhost_net:NAME or vhost_user:PATH
     ///
     /// gen receives nothing: packets that arrive go to the kernel as before, or are dropped if they come from a
     /// TAP or a switch. The source address is the interface's. Behind vhost_user:PATH it is 02:00 and the PID.

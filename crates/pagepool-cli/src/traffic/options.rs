@@ -19,7 +19,8 @@ pub struct TrafficOptions {
     ///
     /// Each queue has its own socket and pool, and its own thread unless --threads says otherwise. Packets
     /// of other queues go to the kernel as before. `ethtool -l IF` shows the number of queues, and
-    /// `ethtool -L IF` changes it. Of vhost_user:PATH these are pairs of virtio queues [default: 0].
+    /// `ethtool -L IF` changes it. Of vhost_net:NAME and vhost_user:PATH these are pairs of virtio queues
+    /// [default: 0].
     #[arg(long, value_name = "LIST", value_parser = numbers, help_heading = INTERFACES)]
     pub queues: Option<Numbers>,
     /// How packets reach this process [default: auto]
@@ -63,8 +64,8 @@ pub struct TrafficOptions {
     ///
     /// Polls BUDGET packets per call, 1 to 65535. Gives the lowest latency, and uses a whole CPU per queue.
     /// Interrupts stay off only if the interface defers them (`napi_defer_hard_irqs` and `gro_flush_timeout`
-    /// in /sys/class/net/IF). Requires Linux 5.11. With vhost_user:PATH the budget has no effect. Without
-    /// this option a thread sleeps while no packet arrives.
+    /// in /sys/class/net/IF). Requires Linux 5.11. The budget has no effect on vhost_net:NAME and
+    /// vhost_user:PATH. Without this option a thread sleeps while no packet arrives.
     #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "64")]
     #[arg(value_parser = count_of::<u32>("packets", 1..=65_535), help_heading = THREADS)]
     pub busy_poll: Option<u32>,

@@ -4,12 +4,12 @@ use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::sys;
 use crate::virtio::back_end::SharedRegion;
 
-/// How long a back end may take to answer a message.
+/// How long a back end may take for all messages of a step: to connect, or to start or stop a pair.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 const VERSION: u32 = 1;
@@ -101,6 +101,8 @@ impl fmt::Display for MessageError {
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: UnixStream,
+    /// When the present step must be over.
+    deadline: Instant,
     /// Whether the back end acknowledges every message.
     pub(super) acknowledges: bool,
 }
@@ -108,9 +110,31 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, acknowledges: false })
+        Ok(Self { stream, deadline: Instant::now(), acknowledges: false })
+    }
+
+    /// Begins a step, which has this long.
+    pub(super) fn begin(&mut self) {
+        self.deadline = Instant::now() + PATIENCE;
+    }
+
+    /// The rest of the time of this step.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+
+    fn read(&mut self, mut into: &mut [u8]) -> io::Result<()> {
+        while !into.is_empty() {
+            self.stream.set_read_timeout(self.left()?)?;
+            match self.stream.read(into) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => into = &mut into[n..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Sends a message, and waits for the acknowledgement if there is to be one.
@@ -143,18 +167,19 @@ impl Connection {
         let head = [request as u32, VERSION | flags, size_of_val(body) as u32];
         let head = head.iter().flat_map(|word| word.to_ne_bytes());
         let message: Vec<u8> = head.chain(body.iter().flat_map(|word| word.to_ne_bytes())).collect();
+        self.stream.set_write_timeout(self.left()?)?;
         Ok(sys::send(&self.stream, &message, files)?)
     }
 
     fn answer(&mut self, request: Request) -> Result<u64, MessageError> {
         let mut head = [0; HEADER];
-        self.stream.read_exact(&mut head)?;
+        self.read(&mut head)?;
         let word = |at: usize| head[at..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
         if word(0) != request as u32 || word(4) & REPLY == 0 || word(8) as usize != ANSWER {
             return Err(MessageError::Nonsense);
         }
         let mut body = [0; ANSWER];
-        self.stream.read_exact(&mut body)?;
+        self.read(&mut body)?;
         Ok(u64::from_ne_bytes(body))
     }
 

@@ -1,4 +1,5 @@
-//! Sending descriptors over a Unix socket (unix(7), SCM_RIGHTS), and looking whether its other end is there.
+//! Unix sockets (unix(7)): connecting without waiting, sending descriptors (SCM_RIGHTS), checking whether the
+//! peer is connected.
 
 // UNSAFETY: system calls; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -7,8 +8,12 @@ pub(super) mod vhost_device;
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
+
+use crate::sys::socket::{done, open};
 
 use pagepool_link::sys::poll::{entry, poll};
 
@@ -55,6 +60,24 @@ fn send_first(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io
     // SAFETY: header, part and control message live until the call returns; the kernel only reads them.
     let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Connects to a socket, without waiting: if too many others wait there, it fails with EAGAIN.
+pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
+    let name = path.as_os_str().as_bytes();
+    // SAFETY: an address of zeros has an empty path.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // The last byte stays 0.
+    if name.len() >= address.sun_path.len() || name.contains(&0) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    address.sun_path.iter_mut().zip(name).for_each(|(to, &byte)| *to = byte as libc::c_char);
+    let socket = open(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0)?;
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads the address, which lives as long as the call.
+    done(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+    Ok(socket.into())
 }
 
 /// Whether the other end of a socket is closed.

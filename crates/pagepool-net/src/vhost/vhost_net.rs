@@ -99,13 +99,15 @@ fn negotiate(name: &str, device: &File, wanted: Wanted) -> Result<u64, Error> {
     let mut offered = [0];
     make(name, device, device::SET_OWNER, &mut [])?;
     make(name, device, device::GET_FEATURES, &mut offered)?;
-    let missing = wanted.required & !offered[0];
+    // Checksums and segments are the TAP's: vhost-net passes the headers on.
+    let of_tap = wanted.required & feature::OFFLOADS;
+    let missing = wanted.required & !offered[0] & !of_tap;
     if missing != 0 {
         return Err(feature::lacking(name, missing));
     }
-    let features = offered[0] & (wanted.required | wanted.optional);
+    let features = offered[0] & (wanted.required | wanted.optional) & !of_tap;
     make(name, device, device::SET_FEATURES, &mut [features])?;
-    Ok(features)
+    Ok(features | of_tap)
 }
 
 impl Pair {
@@ -159,13 +161,14 @@ impl BackEnd for VhostNet {
         }
     }
 
-    /// The queue of the TAP ends with the pair: packets of its flows go to the others.
     fn stop(&mut self, number: u16) -> bool {
+        self.pairs.iter().find(|pair| pair.number == number.into()).is_none_or(Pair::stop)
+    }
+
+    /// The queue of the TAP ends with the pair: packets of its flows go to the others.
+    fn closed(&mut self, number: u16) {
         self.drops.look(); // the last one may end the interface
-        let stopped = |pair: &Pair| pair.number == number.into() && pair.stop();
-        let before = self.pairs.len();
-        self.pairs.retain(|pair| !stopped(pair));
-        self.pairs.len() < before
+        self.pairs.retain(|pair| pair.number != number.into());
     }
 
     /// All queues end with their interface. The kernel may still be copying a packet: it is stopped first.

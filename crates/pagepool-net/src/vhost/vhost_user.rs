@@ -1,12 +1,14 @@
 //! A back end in another process: vhost-user over a Unix socket.
 
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use pagepool::Error;
 
 use super::message::{Connection, MessageError, Request, memory_table, pair};
+use super::sys;
 use crate::sys::errno;
 use crate::sys::remedy::failed_unless;
 use crate::virtio::back_end::{BackEnd, QueueSetup, SharedRegion, Wanted, feature};
@@ -62,9 +64,10 @@ impl Listener {
     }
 }
 
-/// Whether nobody listens at a socket.
+/// Whether this is a socket at which nobody listens.
 fn is_left(path: &Path) -> bool {
-    UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    is_socket && sys::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 impl Drop for Listener {
@@ -86,7 +89,7 @@ impl VhostUser {
     fn reach(&self) -> Result<Connection, Error> {
         let reached = match &self.listener {
             Some(listener) => listener.socket.accept().map(|(stream, _)| stream),
-            None => UnixStream::connect(&self.path),
+            None => sys::connect(&self.path),
         };
         reached.and_then(Connection::new).map_err(|error| self.not_reached(error))
     }
@@ -102,6 +105,9 @@ impl VhostUser {
                 "nobody listens at {path}: start the back end, or listen yourself \
                  (`vhost_user:{path},server=1`)"
             )),
+            io::ErrorKind::WouldBlock => {
+                Some(format!("the back end at {path} accepts no connection: it hangs, or is busy"))
+            }
             io::ErrorKind::PermissionDenied => {
                 Some(format!("this user may not write to {path}: chmod or chown it"))
             }
@@ -192,6 +198,7 @@ impl BackEnd for VhostUser {
 
     fn connect(&mut self, wanted: Wanted, memory: &[SharedRegion<'_>]) -> Result<u64, Error> {
         let mut connection = self.reach()?;
+        connection.begin();
         let Negotiated { features, has_protocol } = self.negotiate(&mut connection, wanted, memory)?;
         (self.connection, self.has_protocol, self.stuck) = (Some(connection), has_protocol, false);
         Ok(features)
@@ -201,6 +208,7 @@ impl BackEnd for VhostUser {
         let Some(mut connection) = self.connection.take() else {
             return Err(Error::Busy { what: format!("{} is not connected", self.name) });
         };
+        connection.begin();
         let first = 2 * u32::from(pair_number);
         let indices = [first, first + 1];
         let started = indices
@@ -219,6 +227,7 @@ impl BackEnd for VhostUser {
 
     fn stop(&mut self, pair_number: u16) -> bool {
         let Some(connection) = self.connection.as_mut().filter(|_| !self.stuck) else { return false };
+        connection.begin();
         let first = 2 * u32::from(pair_number);
         let mut stopped = [first, first + 1].into_iter().map(|index| {
             let answer = connection.get(Request::GetVringBase, &[pair(index, 0)]);
@@ -241,7 +250,9 @@ impl BackEnd for VhostUser {
 fn not_bound(path: &Path, source: io::Error) -> Error {
     let path = path.display();
     let own = match source.kind() {
-        io::ErrorKind::AddrInUse => Some(format!("another process listens at {path}: leave out `server=1`")),
+        io::ErrorKind::AddrInUse => Some(format!(
+            "another process listens at {path}, or it is no socket: leave out `server=1`, or use another path"
+        )),
         io::ErrorKind::NotFound => Some(format!("the folder of {path} does not exist: create it")),
         io::ErrorKind::PermissionDenied => Some(format!("this user may not create {path}")),
         _ => None,

@@ -99,6 +99,11 @@ pub(crate) trait BackEnd: Send + fmt::Debug {
     /// within a second.
     fn stop(&mut self, pair: u16) -> bool;
 
+    /// A pair has ended for good, stopped or not.
+    fn closed(&mut self, pair: u16) {
+        let _ = pair;
+    }
+
     /// Whether the back end has exited or closed the connection.
     fn is_gone(&mut self) -> bool;
 

@@ -10,7 +10,7 @@ use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrameBulk};
 use super::back_end::{QueueSetup, feature};
 use super::layout::Layout;
 use super::params::VirtioParams;
-use super::port::{Port, PortMemory};
+use super::port::{PAUSES, Port, PortMemory};
 use super::receiver::Receiver;
 use super::ring::{QueueLayout, Ring, RingParts};
 use super::sender::Sender;
@@ -148,10 +148,14 @@ impl VirtioNet {
             return false;
         }
         if self.connection != 0 {
-            self.connection = 0;
+            let lost = std::mem::take(&mut self.connection);
             self.stats.link_lost += 1;
-            self.receiver.clear();
-            self.sender.clear();
+            if self.port.is_stuck(lost) {
+                self.stats.kept += self.forget();
+            } else {
+                self.receiver.clear();
+                self.sender.clear();
+            }
         }
         let connected = self.port.reconnect();
         connected.is_some_and(|connected| self.start_over(connected.number, connected.features).is_ok())
@@ -161,15 +165,22 @@ impl VirtioNet {
     #[inline(never)]
     fn nothing_came(&mut self) {
         self.idle += 1;
-        self.look(self.idle.is_multiple_of(LOOK_AFTER));
+        if self.idle == LOOK_AFTER {
+            self.idle = 0;
+            self.port.look(self.connection);
+        }
     }
 
-    /// Ends the connection if the back end breaks the rules; with a system call also if it is gone.
-    fn look(&self, by_call: bool) {
+    /// Leaks the buffers that the back end may still access; returns how many.
+    fn forget(&mut self) -> u64 {
+        (self.receiver.forget() + self.sender.forget()) as u64
+    }
+
+    /// Ends the connection if the back end breaks the rules.
+    #[inline(always)]
+    fn check_rings(&self) {
         if self.receiver.ring.is_broken() || self.sender.ring.is_broken() {
             self.port.lost(self.connection);
-        } else if by_call {
-            self.port.look(self.connection);
         }
     }
 
@@ -238,6 +249,7 @@ impl Device for VirtioNet {
             }
             self.nothing_came();
         }
+        self.check_rings();
         self.refill(pool, n == 0);
         n
     }
@@ -274,9 +286,10 @@ impl Device for VirtioNet {
         if self.armed {
             self.disarm();
         }
-        self.look(true);
+        self.check_rings();
+        self.port.look(self.connection);
         if !self.is_connected() && !self.restart() {
-            return Armed::Idle { fd: None, waker_fd: None, at_most: self.port.pause() };
+            return Armed::Idle { fd: None, waker_fd: None, at_most: PAUSES[0] };
         }
         self.armed = true;
         self.receiver.ring.request_signal(0);
@@ -322,10 +335,7 @@ impl Device for VirtioNet {
             self.sender.clear();
             self.stats.closed_with += held;
         } else {
-            // The back end may still access them.
-            self.receiver.forget();
-            self.sender.forget();
-            self.stats.kept += held;
+            self.stats.kept += self.forget();
         }
         self.connection = 0;
     }

@@ -16,9 +16,9 @@ use pagepool::{Arena, Error, Provider};
 use super::back_end::{BackEnd, QueueSetup, SharedRegion, Wanted};
 use super::sys::RingMemory;
 
-/// The pause before the next try to connect. It doubles, up to the second, while the back end answers and
-/// then fails, which may block for a second.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// The first and the longest pause between attempts to connect. It doubles while the back end accepts and then
+/// fails: such an attempt may block for a second.
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
 /// The memory that a back end gets.
 #[derive(Debug)]
@@ -46,8 +46,14 @@ struct State {
     features: u64,
     /// Connections ever made.
     connections: u32,
+    /// When the last attempt began, when the next may, and the pause between them.
+    began: Instant,
     next_try: Instant,
     pause: Duration,
+    /// Pairs that run over the connection.
+    started: Vec<u16>,
+    /// Lost connections whose back end still lives and did not stop: it may access buffers.
+    stuck: Vec<u32>,
 }
 
 /// A connection, and the features that both sides have.
@@ -60,8 +66,18 @@ pub(super) struct Connected {
 impl Port {
     /// A port that is not connected.
     pub(crate) fn new(back_end: Box<dyn BackEnd>, wanted: Wanted, memory: PortMemory) -> Arc<Self> {
-        let (next_try, pause) = (Instant::now(), PAUSES[0]);
-        let state = State { back_end, wanted, features: 0, connections: 0, next_try, pause };
+        let (now, pause) = (Instant::now(), PAUSES[0]);
+        let state = State {
+            back_end,
+            wanted,
+            features: 0,
+            connections: 0,
+            began: now,
+            next_try: now,
+            pause,
+            started: Vec::new(),
+            stuck: Vec::new(),
+        };
         Arc::new(Self { connection: AtomicU32::new(0), state: Mutex::new(state), memory })
     }
 
@@ -92,9 +108,9 @@ impl Port {
 
     fn connected(&self, state: &mut State) -> Result<Connected, Error> {
         if self.connection() == 0 {
-            let start = Instant::now();
+            state.began = Instant::now();
             let done = state.back_end.connect(state.wanted, &self.memory.regions());
-            state.tried(start, done.is_ok());
+            state.tried(done.is_ok());
             state.features = done?;
             state.connections = state.connections.wrapping_add(1).max(1);
             self.connection.store(state.connections, Ordering::Relaxed);
@@ -108,9 +124,11 @@ impl Port {
         if self.connection() != number {
             return Err(Error::Busy { what: format!("{} closed the connection", state.back_end.name()) });
         }
+        state.started.push(pair); // even if it starts in part
         let done = state.back_end.start(pair, queues);
         if done.is_err() {
             self.lose(&mut state);
+            state.tried(false);
         }
         done
     }
@@ -133,25 +151,38 @@ impl Port {
         }
     }
 
+    /// Closes the connection. A back end that still lives is asked to stop first.
     fn lose(&self, state: &mut State) {
-        state.back_end.disconnect();
+        let State { back_end, started, stuck, .. } = state;
+        let stopped = back_end.is_gone() || started.iter().all(|&pair| back_end.stop(pair));
+        if !stopped {
+            stuck.push(self.connection());
+        }
+        started.clear();
+        back_end.disconnect();
         self.connection.store(0, Ordering::Relaxed);
     }
 
-    /// Stops a pair. False if the back end may still access its buffers.
+    /// Whether the back end of a lost connection may still access buffers.
+    pub(super) fn is_stuck(&self, number: u32) -> bool {
+        self.lock().stuck.contains(&number)
+    }
+
+    /// Stops a pair, which ends. False if the back end may still access its buffers.
     pub(super) fn stop(&self, pair: u16, number: u32) -> bool {
         let mut state = self.lock();
-        self.connection() != number || state.back_end.is_gone() || state.back_end.stop(pair)
+        let stopped = match self.connection() == number {
+            true => state.back_end.is_gone() || state.back_end.stop(pair),
+            false => !state.stuck.contains(&number),
+        };
+        state.started.retain(|&started| started != pair);
+        state.back_end.closed(pair);
+        stopped
     }
 
     /// Packets to a pair that the back end dropped; `None` while another pair uses it.
     pub(super) fn dropped(&self, pair: u16) -> Option<u64> {
         Some(self.state.try_lock().ok()?.back_end.dropped(pair))
-    }
-
-    /// How long a pair without a connection may sleep.
-    pub(super) fn pause(&self) -> Duration {
-        PAUSES[0]
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -160,10 +191,10 @@ impl Port {
 }
 
 impl State {
-    /// Notes a try to connect: when it began, and whether it succeeded.
-    fn tried(&mut self, start: Instant, connected: bool) {
+    /// Notes whether the last attempt succeeded.
+    fn tried(&mut self, connected: bool) {
         let [least, most] = PAUSES;
-        let blocked = start.elapsed() >= least;
+        let blocked = self.began.elapsed() >= least;
         self.pause = if connected || !blocked { least } else { (2 * self.pause).min(most) };
         self.next_try = Instant::now() + self.pause;
     }

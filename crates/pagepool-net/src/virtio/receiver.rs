@@ -125,8 +125,9 @@ impl Receiver {
         let (taken, bytes) = if self.reads_headers {
             let single = |at: usize| {
                 let (place, len) = named(places, at)?;
-                // SAFETY: I1, I4. The page of a descriptor in use is in the table. Any other place is beyond the
-                // area, where nothing is read.
+                // SAFETY: I1, I4. The page of a descriptor in use is in the table, or, if the device named the
+                // descriptor before in this burst, in a packet that no code reads yet. Any other place is
+                // beyond the area, where nothing is read.
                 let header = unsafe { memory.read_header(place) };
                 (net_header::buffers(&header) == 1).then_some((place, len))
             };
@@ -158,11 +159,11 @@ impl Receiver {
         let header = unsafe { self.memory.read_header(place) };
         let buffers = if self.reads_headers { net_header::buffers(&header) } else { 1 };
         let len = len.checked_sub(HEADER).filter(|&len| len > 0 && buffers > 0);
+        self.missing = buffers.saturating_sub(1);
         let Some(len) = len else {
             stats.rx_bad_length += 1;
-            return None;
+            return self.chain.spoilt(self.missing == 0);
         };
-        self.missing = buffers - 1;
         self.chain.append(buffer, offset, len, self.missing == 0, stats)
     }
 
@@ -246,10 +247,14 @@ impl Receiver {
         held
     }
 
-    /// Leaks the buffers that the device may still write to, and keeps counting them.
-    pub(super) fn forget(&mut self) {
+    /// Leaks the buffers that the device may still write to, and keeps counting them; returns how many.
+    pub(super) fn forget(&mut self) -> usize {
         self.chain.clear();
-        self.leaked += self.given.forget();
+        self.missing = 0;
+        let leaked = self.given.forget();
+        self.leaked += leaked;
         self.places.fill(NONE);
+        self.ring.reset(false);
+        leaked
     }
 }

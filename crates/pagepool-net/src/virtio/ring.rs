@@ -268,6 +268,7 @@ impl Ring {
     #[inline(always)]
     pub(crate) fn pending(&mut self) -> usize {
         match self.seen.wrapping_sub(self.taken) {
+            0 if self.broken => 0,
             0 => self.look(),
             known => known.into(),
         }

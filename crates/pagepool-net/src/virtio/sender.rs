@@ -287,11 +287,15 @@ impl Sender {
         held
     }
 
-    /// Leaks the frames that the device may still read, and keeps counting them.
-    pub(super) fn forget(&mut self) {
-        self.leaked += self.whole.forget() + std::mem::take(&mut self.held);
+    /// Leaks the frames that the device may still read, and keeps counting them; returns how many buffers they
+    /// have.
+    pub(super) fn forget(&mut self) -> usize {
+        let leaked = self.whole.forget() + std::mem::take(&mut self.held);
+        self.leaked += leaked;
         self.pages.fill(NONE);
         self.frames.iter_mut().for_each(|frame| std::mem::forget(frame.take()));
+        self.ring.reset(false);
+        leaked
     }
 }
 

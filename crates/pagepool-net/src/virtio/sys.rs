@@ -22,7 +22,9 @@ use std::sync::Arc;
 use pagepool::{Arena, Provider};
 
 use super::net_header;
-use crate::sys::socket::descriptor;
+use crate::sys::socket::{descriptor, done};
+
+const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
 
 /// A descriptor: its address; its length, flags and successor.
 #[derive(Debug, Default)]
@@ -58,10 +60,14 @@ impl RingMemory {
     /// Memory of `len` bytes, all 0, a multiple of the system's page.
     pub(crate) fn new(len: usize) -> io::Result<Arc<Self>> {
         // SAFETY: the name ends with a zero byte.
-        let made = unsafe { libc::memfd_create(c"pagepool-rings".as_ptr(), libc::MFD_CLOEXEC) };
+        let made = unsafe { libc::memfd_create(c"pagepool-rings".as_ptr(), FLAGS) };
         // SAFETY: the call just made this descriptor, and nothing else has it.
         let file = File::from(unsafe { descriptor(made) }?);
         file.set_len(len as u64)?;
+        // If a back end cut the file, accesses beyond its end would fault here.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: the call takes integers.
+        done(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
         // SAFETY: the kernel chooses the address, where nothing is.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, file.as_raw_fd(), 0) };

@@ -20,13 +20,14 @@ pub(super) struct Card {
     arena: Arc<Arena>,
     /// Descriptors ever completed.
     received: usize,
+    lost: u64,
     sent: usize,
     stalled: bool,
 }
 
 impl Card {
     pub(super) fn new(shared: Arc<Shared>, line: UnixStream, arena: Arc<Arena>) -> Self {
-        Self { shared, line, arena, received: 0, sent: 0, stalled: false }
+        Self { shared, line, arena, received: 0, sent: 0, lost: 0, stalled: false }
     }
 
     /// Completes a descriptor, if the card has it: `access` gets the buffer, and its length, and returns the
@@ -77,6 +78,7 @@ impl FarEnd for Card {
         };
         let done = self.complete(&self.shared.rx[self.received % SLOTS], write).is_some();
         self.received += usize::from(done);
+        self.lost += u64::from(!done);
         done
     }
 
@@ -92,8 +94,8 @@ impl FarEnd for Card {
         done
     }
 
-    fn alone_knows_losses(&self) -> bool {
-        true
+    fn lost(&self) -> Option<u64> {
+        Some(self.lost)
     }
 
     fn stall(&mut self, on: bool) -> bool {

@@ -1,4 +1,4 @@
-//! Watches the back ends of devices without an interface: whether they are there.
+//! Watches the vhost back ends of a run: whether they are there.
 //!
 //! What  While there is no back end, no packets move: the user is warned, and again when there is one. A device
 //!       without a back end has no buffers on its rings, so the threads' counts say that. The device connects by
@@ -53,7 +53,7 @@ impl BackEndWatch {
             }
             back_end
         };
-        let back_ends = interfaces.iter().filter(|device| !device.has_link()).map(|device| of(&device));
+        let back_ends = interfaces.iter().filter(|device| device.has_back_end()).map(|device| of(&device));
         Self { back_ends: back_ends.collect(), looked: Duration::ZERO }
     }
 

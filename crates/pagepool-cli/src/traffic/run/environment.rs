@@ -85,7 +85,7 @@ fn refuse_options_of_sockets(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -
     if interfaces.iter().any(Interface::has_sockets) {
         return Ok(());
     }
-    let can_spin = interfaces.iter().all(|interface| interface.link.is_none());
+    let can_spin = interfaces.iter().all(Interface::is_one_device);
     let Some(option) = plan.option_of_sockets(can_spin) else { return Ok(()) };
     let names: Vec<_> = interfaces.iter().map(|interface| &*interface.device).collect();
     let have = if names.len() == 1 { "has" } else { "have" };

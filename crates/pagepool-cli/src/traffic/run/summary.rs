@@ -172,7 +172,7 @@ impl TrafficResult {
     }
 
     fn more_queues<'a>(&'a self, of: &'a OpenedInterface, ethtool: &Ethtool) -> MoreQueues<'a> {
-        if !of.has_link() {
+        if of.has_back_end() {
             return MoreQueues::Unknown;
         }
         let name = self.watched.links.current_name(&of.name);
@@ -248,7 +248,7 @@ impl TrafficResult {
         self.back_ends(verdict);
     }
 
-    /// How often the back ends of devices without an interface exited.
+    /// How often vhost back ends were lost.
     fn back_ends(&self, verdict: &mut Verdict) {
         let lost = self.sum(|at| at.nic.link_lost);
         if lost > 0 {

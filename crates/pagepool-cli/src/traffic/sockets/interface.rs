@@ -65,10 +65,29 @@ impl Kernel {
     /// Looks up a device, with the given queues or all. Opens a TAP, or makes it.
     pub fn interface(&mut self, device: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
         let (row, argument) = split(device)?;
-        match row.other_end {
-            OtherEnd::Socket => Ok(Interface::of_socket(row, argument, queues)),
+        match (row.other_end, row.queues) {
+            (OtherEnd::Socket, _) => Ok(Interface::without_link(row, argument, queues)),
+            (OtherEnd::Tap, DriverQueues::Requested) => self.tap_with_header(row, argument, queues),
+            (OtherEnd::Tap, _) => {
+                let tap = Arc::new(Tap::open(argument).map_err(in_words)?);
+                Ok(Interface { taps: vec![tap], ..self.with_link(row, argument, queues)? })
+            }
             _ => self.with_link(row, argument, queues),
         }
+    }
+
+    /// A TAP of which each queue has the other end of a pair of virtio queues.
+    fn tap_with_header(
+        &mut self,
+        row: &'static Driver,
+        argument: &str,
+        queues: Option<&Numbers>,
+    ) -> Result<Interface, String> {
+        let of = Interface::without_link(row, argument, queues);
+        let taps = Tap::open_with_header(argument, of.queues.len()).map_err(in_words)?;
+        let link = self.netlink.link(argument).map_err(in_words)?;
+        let (mtu, taps) = (link.mtu, taps.into_iter().map(Arc::new).collect());
+        Ok(Interface { mtu, link: Some(link), taps, ..of })
     }
 
     fn with_link(
@@ -77,10 +96,6 @@ impl Kernel {
         name: &str,
         queues: Option<&Numbers>,
     ) -> Result<Interface, String> {
-        let taps = match row.other_end {
-            OtherEnd::Tap => vec![Arc::new(Tap::open(name).map_err(in_words)?)],
-            _ => Vec::new(),
-        };
         let link = self.netlink.link(name).map_err(in_words)?;
         let name = &*link.name; // ethtool takes no alternative name
         if link.mac.is_none() {
@@ -102,7 +117,7 @@ impl Kernel {
         let ring = self.ethtool.rx_ring(name).map_err(in_words)?;
         let hardware_ring = ring.map_or(0, |(slots, _)| slots);
         let driver = self.ethtool.driver(name).map_err(in_words)?;
-        let (device, queues_of) = (format!("{}:{name}", row.scheme), rx.min(tx));
+        let (device, queues_of, taps) = (format!("{}:{name}", row.scheme), rx.min(tx), Vec::new());
         let (name, mtu, link) = (link.name.clone(), link.mtu, Some(link));
         Ok(Interface { device, row, name, mtu, link, driver, queues, queues_of, hardware_ring, taps })
     }
@@ -156,8 +171,8 @@ impl Kernel {
 }
 
 impl Interface {
-    /// A device with a switch behind it, and queue 0 unless others are requested.
-    fn of_socket(row: &'static Driver, argument: &str, queues: Option<&Numbers>) -> Self {
+    /// A device whose queues are those that are requested, or queue 0.
+    fn without_link(row: &'static Driver, argument: &str, queues: Option<&Numbers>) -> Self {
         let queues = queues.map_or_else(|| vec![0], |Numbers(requested)| requested.clone());
         Self {
             device: format!("{}:{argument}", row.scheme),
@@ -188,7 +203,7 @@ impl Interface {
         self.row.queues == DriverQueues::Requested
     }
 
-    /// Takes packets of this MTU, as far as it can, if no interface says how long its packets are.
+    /// Takes packets of this MTU, as far as it can, if no interface says how long packets are.
     pub fn take_mtu(&mut self, mtu: u32) {
         let [least, most] = MTUS;
         if self.link.is_none() {
@@ -281,7 +296,7 @@ mod tests {
             assert!(!link.has_carrier, "both ends are down");
             link.has_carrier = true; // as before the card restarted
             let (row, argument) = split("vhost_user:one").unwrap();
-            let interface = Interface { link: Some(link), ..Interface::of_socket(row, argument, None) };
+            let interface = Interface { link: Some(link), ..Interface::without_link(row, argument, None) };
             let (interrupted, start) = (AtomicBool::new(false), Instant::now());
             std::thread::scope(|threads| {
                 threads.spawn(|| {
@@ -338,7 +353,7 @@ mod tests {
     #[test]
     fn a_switch_has_the_queues_that_are_requested() {
         let (row, argument) = split("vhost_user:/run/a,server=1").unwrap();
-        let mut one = Interface::of_socket(row, argument, None);
+        let mut one = Interface::without_link(row, argument, None);
         assert_eq!((&*one.name, &*one.queues, one.mtu), ("vhost_user:/run/a", &[0][..], 1500));
         assert_eq!(one.device, "vhost_user:/run/a,server=1");
         assert!(!one.has_sockets() && one.needs_memfd() && one.is_one_device());
@@ -346,7 +361,7 @@ mod tests {
             one.take_mtu(asked);
             assert_eq!(one.mtu, gets);
         }
-        let two = Interface::of_socket(row, argument, Some(&Numbers(vec![3, 1])));
+        let two = Interface::without_link(row, argument, Some(&Numbers(vec![3, 1])));
         assert_eq!((two.queues, two.queues_of), (vec![3, 1], 2));
     }
 }

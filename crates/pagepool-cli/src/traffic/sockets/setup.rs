@@ -11,7 +11,8 @@ use std::sync::atomic::AtomicBool;
 use pagepool::{Arena, Error, NodeId, PoolRef};
 use pagepool_link::{AttachedXdp, XdpMode};
 use pagepool_net::{
-    Attach, Match, OpenParams, OpenedDevice, OtherEnd, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
+    Attach, DriverQueues, Match, OpenParams, OpenedDevice, OtherEnd, Redirect, SocketInfo, TxMode,
+    XdpProgram, open_devices,
 };
 use serde::Serialize;
 
@@ -50,6 +51,8 @@ pub struct OpenedInterface {
     pub name: String,
     #[serde(skip)]
     other_end: OtherEnd,
+    #[serde(skip)]
+    queues_kind: DriverQueues,
     /// The mode, such as `af_xdp_native_copy`.
     pub mode: String,
     /// Where the XDP program runs, if there is one: `native` or `generic`.
@@ -289,6 +292,7 @@ impl OpenedInterface {
         Self {
             name: of.name.clone(),
             other_end: of.row.other_end,
+            queues_kind: of.row.queues,
             mode: first.map_or_else(other, |socket| Attach::mode_name(attach, socket.zero_copy)),
             attach: attach.map(Attach::name),
             map: map.map(|path| path.display().to_string()),
@@ -348,9 +352,9 @@ impl OpenedInterface {
         self.other_end == OtherEnd::Interface
     }
 
-    /// Whether there is an interface.
-    pub fn has_link(&self) -> bool {
-        matches!(self.other_end, OtherEnd::Interface | OtherEnd::Tap)
+    /// Whether a back end moves the packets of its virtio queues.
+    pub fn has_back_end(&self) -> bool {
+        self.queues_kind == DriverQueues::Requested
     }
 
     /// Whether the XDP program runs after the driver.
@@ -378,6 +382,7 @@ impl fmt::Display for OpenedInterface {
         let attach = self.attach.unwrap_or(match &*self.mode {
             "tap" => "TAP",
             "vhost_user" => "vhost-user",
+            "vhost_net" => "vhost-net",
             _ if self.has_sockets() => "no XDP program",
             other => other,
         });

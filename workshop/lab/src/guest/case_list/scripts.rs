@@ -211,6 +211,21 @@ pub(super) const KERNEL_STACK: &str = "PAGEPOOL_TRIMMED=1 net_test kernel_stack"
 pub(super) const VHOST_NET: &str = "[ -c /dev/vhost-net ] || fail 'no /dev/vhost-net'
     PAGEPOOL_TRIMMED=1 net_test vhost_net";
 
+/// What goes into one TAP is echoed, or leaves by the other.
+pub(super) const COMMANDS_ON_VHOST_NET: &str = "[ -c /dev/vhost-net ] || fail 'no /dev/vhost-net'
+    start echo $P echo vhost_net:t0 --queues 0,1 --stats-every 0
+    before=$(received t0)
+    send t0 2000
+    after=$(received t0)
+    stop echo
+    [ $((after - before)) -ge 2000 ] || fail \"$((after - before)) frames came back\"
+    start forward $P forward vhost_net:t0 vhost_net:t1 --stats-every 0
+    before=$(received t1)
+    send t0 2000
+    after=$(received t1)
+    stop forward
+    [ $((after - before)) -ge 2000 ] || fail \"$((after - before)) frames were forwarded\"";
+
 pub(super) const PASSED_BY_CARD: &str = "up eth0 eth1
     promiscuous eth0 eth1
     PAGEPOOL_CARDS=eth0,eth1 net_test kernel_stack --exact what_a_card_receives_goes_up_once";
