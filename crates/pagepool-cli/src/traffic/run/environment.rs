@@ -59,18 +59,7 @@ fn look_up<C: TrafficCommand>(
     interfaces.iter_mut().for_each(|interface| interface.take_mtu(mtu));
     let sockets = with_sockets(&interfaces);
     refuse_options_of_sockets(plan, &interfaces)?;
-    let maps = plan.receive.map_or(0, |receive| receive.map.len());
-    if maps != 0 && maps != sockets.len() {
-        return Err(format!(
-            "--map is given {maps} times, but must be once for each interface, in their order"
-        ));
-    }
-    if plan.receive.is_none() && options.mode.attach() != Attach::Auto {
-        return Err(format!("--mode is native or generic, but {} attaches no XDP program", plan.name));
-    }
-    if maps != 0 && options.mode.attach() != Attach::Auto {
-        return Err("--mode native and generic cannot be used with --map, whose program is attached".into());
-    }
+    check_programs(plan, sockets.len())?;
     command.check(&interfaces)?;
     let spreading = if plan.rss() { &*sockets } else { &[] };
     FlowSpread::check(spreading)?;
@@ -78,6 +67,24 @@ fn look_up<C: TrafficCommand>(
         .iter()
         .try_for_each(|interface| kernel.refuse_if_needed(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
+}
+
+/// An error if the options contradict each other about the XDP programs of so many interfaces.
+fn check_programs(plan: &TrafficPlan<'_>, interfaces: usize) -> Result<(), String> {
+    let maps = plan.receive.map_or(0, |receive| receive.map.len());
+    if maps != 0 && maps != interfaces {
+        return Err(format!(
+            "--map is given {maps} times, but must be once for each interface, in their order"
+        ));
+    }
+    let is_auto = plan.options.mode.attach() == Attach::Auto;
+    if plan.receive.is_none() && !is_auto {
+        return Err(format!("--mode is native or generic, but {} attaches no XDP program", plan.name));
+    }
+    if maps != 0 && !is_auto {
+        return Err("--mode native and generic cannot be used with --map, whose program is attached".into());
+    }
+    Ok(())
 }
 
 /// An error if none of the devices is an AF_XDP socket, and an option applies only to these.

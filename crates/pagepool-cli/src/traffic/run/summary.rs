@@ -265,10 +265,10 @@ impl TrafficResult {
     }
 
     fn why_unsent(&self, refused: u64) -> &'static str {
-        let link_lost = |at: &PortSample| unsent_of(at) == 0 || at.nic.link_lost > 0;
+        let failed = |at: &PortSample| unsent_of(at) == 0 || at.nic.link_lost + at.nic.kept > 0;
         match (self.counts_only_where(unsent_of, |link| link.is_down), refused) {
             (true, _) => "(interface down)",
-            _ if self.now.ports.iter().all(link_lost) => "the back end exited, or was too slow",
+            _ if self.now.ports.iter().all(failed) => "the back end exited, hung, or was too slow",
             (false, 0) => "the interface was too slow, or was removed",
             (false, _) => "the driver refused to send, the interface was too slow, or was removed",
         }

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use pagepool::{Arena, Error, NodeId, PoolRef};
 use pagepool_link::{AttachedXdp, XdpMode};
 use pagepool_net::{
-    Attach, DriverQueues, Match, OpenParams, OpenedDevice, OtherEnd, Redirect, SocketInfo, TxMode,
+    Attach, Driver, DriverQueues, Match, OpenParams, OpenedDevice, OtherEnd, Redirect, SocketInfo, TxMode,
     XdpProgram, open_devices,
 };
 use serde::Serialize;
@@ -50,9 +50,7 @@ pub struct PortSide {
 pub struct OpenedInterface {
     pub name: String,
     #[serde(skip)]
-    other_end: OtherEnd,
-    #[serde(skip)]
-    queues_kind: DriverQueues,
+    row: &'static Driver,
     /// The mode, such as `af_xdp_native_copy`.
     pub mode: String,
     /// Where the XDP program runs, if there is one: `native` or `generic`.
@@ -287,13 +285,12 @@ impl OpenedInterface {
         let attach = theirs.map(attached).or(first.and_then(|socket| socket.attach));
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         let polled = || sockets.iter().filter(|socket| socket.napi_id.is_some()).count();
-        let other = || of.row.scheme.to_owned();
         let steer = params.receive.and_then(|receive| receive.steer.as_ref()).filter(|_| of.has_sockets());
         Self {
             name: of.name.clone(),
-            other_end: of.row.other_end,
-            queues_kind: of.row.queues,
-            mode: first.map_or_else(other, |socket| Attach::mode_name(attach, socket.zero_copy)),
+            row: of.row,
+            mode: first
+                .map_or_else(|| of.row.scheme.into(), |socket| Attach::mode_name(attach, socket.zero_copy)),
             attach: attach.map(Attach::name),
             map: map.map(|path| path.display().to_string()),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
@@ -349,12 +346,12 @@ impl OpenedInterface {
 
     /// Whether its queues are AF_XDP sockets.
     pub fn has_sockets(&self) -> bool {
-        self.other_end == OtherEnd::Interface
+        self.row.other_end == OtherEnd::Interface
     }
 
     /// Whether a back end moves the packets of its virtio queues.
     pub fn has_back_end(&self) -> bool {
-        self.queues_kind == DriverQueues::Requested
+        self.row.queues == DriverQueues::Requested
     }
 
     /// Whether the XDP program runs after the driver.
@@ -432,7 +429,7 @@ mod tests {
         );
     }
     use clap::Parser;
-    use pagepool_net::{Driver, open_device};
+    use pagepool_net::open_device;
 
     /// A device with these queues, that is not opened.
     fn interface(device: &str, queues: &[u32]) -> Interface {
