@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Backing, Bound, Error, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_lab::{FakeSwitch, Fault, Frame, SwitchParams, TempFolder, Work, request};
+use pagepool_lab::{FakeSwitch, Fault, Frame, Lie, SwitchParams, TempFolder, Work, request};
 use pagepool_net::{Device, DeviceExt, OpenParams, OpenedDevice, TxQueue, Wake, open_devices};
 
 /// Longer than anything takes that is not lost.
@@ -323,6 +323,46 @@ fn a_switch_that_hangs_keeps_its_buffers_at_the_close() {
     assert_eq!((stats.kept, stats.in_rx, stats.closed_with), (64, 64, 0));
     port.adds_up(0);
     assert_eq!(port.pool.inflight().out, 64, "they never return");
+}
+
+#[test]
+fn a_switch_that_hangs_when_it_is_lost_keeps_its_buffers() {
+    let place = Place::new();
+    let switch = FakeSwitch::listen(&place.path(), SwitchParams::default()).unwrap();
+    let mut port = Port::of(place.open(&[0]).unwrap().remove(0));
+    switch.set_fault(Some(Fault::Silent(request::GET_VRING_BASE)));
+    switch.set_lie(Some(Lie::Index(1000)));
+    switch.send(&[1; 60][..]);
+    let start = Instant::now();
+    while port.device.stats().link_lost == 0 {
+        assert!(start.elapsed() < LIMIT);
+        let _ = port.device.wait(&port.pool, Duration::from_millis(100));
+        port.device.receive(&port.pool, &mut port.packets, 64);
+    }
+    switch.set_lie(None);
+    switch.set_fault(None);
+    while port.device.stats().in_rx < 2 * 64 {
+        assert!(start.elapsed() < LIMIT, "{:?}", port.device.stats());
+        let _ = port.device.wait(&port.pool, Duration::from_millis(100));
+        port.device.receive(&port.pool, &mut port.packets, 64);
+    }
+    let kept = port.device.stats().kept;
+    assert!((63..=64).contains(&kept), "{kept} are the switch's; one may have come before");
+    port.packets.clear();
+    port.adds_up(0);
+    port.device.close();
+    assert_eq!(port.pool.inflight().out, kept);
+}
+
+#[test]
+fn a_file_that_is_no_socket_stays() {
+    let place = Place::new();
+    std::fs::write(place.path(), "precious").unwrap();
+    let name = format!("{},server=1", place.name());
+    let memory = arena(Backing::Memfd { huge: false });
+    let error = open_devices(&[(&name, &[0])], &params(), &memory).map(drop).unwrap_err().to_string();
+    assert!(error.contains("it is no socket"), "{error}");
+    assert_eq!(std::fs::read(place.path()).unwrap(), b"precious");
 }
 
 #[test]
