@@ -208,8 +208,8 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 /// up or down.
 ///
 /// `vhost_user:` requires an arena with `Backing::Memfd`, which the back end maps as a whole: it can read and
-/// write all packets in this memory. It connects to the socket, or with `,server=1` creates it and listens; then
-/// the back end may come later. The path has no comma.
+/// write all packets in this memory. It connects to the socket, or with `,server=1` creates it and listens;
+/// then the back end may come later. The path has no comma.
 ///
 /// ```no_run
 /// // It needs a switch, such as OVS-DPDK, that listens at this socket.

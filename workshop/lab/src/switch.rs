@@ -1,4 +1,4 @@
-//! A back end of vhost-user for tests: a small switch at a Unix socket, which can hang, close, refuse and lie.
+//! A back end of vhost-user for tests: a switch at a Unix socket, which can hang, close, refuse and lie.
 
 mod message;
 mod queue;

@@ -24,8 +24,9 @@ use crate::traffic::sockets::{Interface, SocketSizes};
 pub struct GenArgs {
     /// eth0, af_xdp:eth0, tap:NAME, vhost_net:NAME or vhost_user:PATH
     ///
-    /// gen receives nothing: packets that arrive go to the kernel as before, or are dropped if they come from a
-    /// TAP or a switch. The source address is the interface's. Behind vhost_user:PATH it is 02:00 and the PID.
+    /// gen receives nothing: packets that arrive go to the kernel as before, or are dropped if they come from
+    /// a TAP or a switch. The source address is the interface's. With vhost_user:PATH it is 02:00 and the
+    /// PID.
     #[arg(value_name = "IF")]
     interface: String,
     /// Bytes of a packet, 64 to 9000

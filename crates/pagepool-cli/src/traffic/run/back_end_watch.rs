@@ -1,8 +1,8 @@
 //! Watches the vhost back ends of a run: whether they are there.
 //!
-//! What  While there is no back end, no packets move: the user is warned, and again when there is one. A device
-//!       without a back end has no buffers on its rings, so the threads' counts say that. The device connects by
-//!       itself.
+//! What  While there is no back end, no packets move: the user is warned, and again when there is one. A
+//!       device without a back end has no buffers on its rings, so the threads' counts say that. The device
+//!       connects by itself.
 
 use std::time::Duration;
 

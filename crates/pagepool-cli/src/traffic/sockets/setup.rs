@@ -155,8 +155,8 @@ impl Group {
     }
 }
 
-/// Each pair gets its own memory and UMEM: packets go nowhere else, and the kernel's tables for a socket are as
-/// large as its UMEM. But all pairs share one memory if the queues of a device must.
+/// Each pair gets its own memory and UMEM: packets go nowhere else, and the kernel's tables for a socket are
+/// as large as its UMEM. But all pairs share one memory if the queues of a device must.
 fn groups(interfaces: &[Interface]) -> Vec<Group> {
     let numbered = |(pair, queues): (usize, Vec<Vec<u32>>)| {
         let of = queues.into_iter().map(|queues| queues.into_iter().map(|queue| (pair, queue)).collect());

@@ -10,8 +10,8 @@ use crate::words::grouped;
 pub const BACK_END_LOST: DoctorRule = DoctorRule {
     name: "back_end_lost",
     cost: Cost::NoPackets,
-    when: "a vhost device has no buffer on its rings at the last look, received nothing between the looks, and \
-           its pool has pages: no back end is connected",
+    when: "a vhost device has no buffer on its rings at the last look, received nothing between the looks, \
+           and its pool has pages: no back end is connected",
     why: "Without a back end no packets move. The device tries to connect every 100 ms.",
     fix: "Start the back end. Its log may say why it ended. The program need not be restarted.",
     verify: "`pagepool show {of} --watch`: in_rx is above 0.",
@@ -55,8 +55,8 @@ pub const BACK_END_RESTARTS: DoctorRule = DoctorRule {
     cost: Cost::PacketsLost,
     when: "`link_lost` of a vhost device rises",
     why: "The packets that a back end has when it exits are lost, and none move until the next is there.",
-    fix: "Look into the back end's log: it exited, or closed the connection. If the log has no reason, it may \
-          break the rules of the rings (an index that is impossible): report that to its authors.",
+    fix: "Look into the back end's log: it exited, or closed the connection. If the log has no reason, it \
+          may break the rules of the rings (an index that is impossible): report that to its authors.",
     verify: "`pagepool show {of} --watch`: link_lost stops rising.",
     find: back_end_restarts,
     #[cfg(test)]
