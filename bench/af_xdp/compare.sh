@@ -163,30 +163,7 @@ echo "$(uname -r), $(nproc) CPUs,$cpu; medians of $rounds runs of $seconds s (lo
 echo "packets/s, or Gbit/s in tcp and gather; TSC cycles per packet: all (as testpmd reports), or by part"
 echo
 sort -k1,1V -k2,3 -k4,4g "$work/runs" >"$work/sorted"
-awk '
-    { key = $1 " " $2 " " $3; if (!(key in n)) { n[key] = 0; order[++keys] = key } v[key, ++n[key]] = $4 }
-    function median(key,  m) { m = n[key]; return m % 2 ? v[key, (m + 1) / 2] : (v[key, m / 2] + v[key, m / 2 + 1]) / 2 }
-    END {
-        print "| scenario | program | median | lowest to highest | ours / this | equal / this | cycles per packet |"
-        print "|---|---|---|---|---|---|---|"
-        for (i = 1; i <= keys; i++) {
-            split(order[i], w, " ")
-            if (w[3] != "figure") continue
-            key = order[i]; form = w[1] ~ /^(tcp|gather)/ ? "%.2f" : "%.0f"
-            ours = w[1] " ours figure"; equal = w[1] " equal figure"
-            line = "| " w[1] " | " w[2] " | " sprintf(form, median(key)) " | " sprintf(form " to " form, v[key, 1], v[key, n[key]]) " | "
-            line = line (w[2] == "ours" || !(ours in n) ? "" : sprintf("%.2f", median(ours) / median(key))) " | "
-            line = line (w[2] == "equal" || !(equal in n) ? "" : sprintf("%.2f", median(equal) / median(key))) " | "
-            for (p = split("all receive handler return transmit call calls", parts, " "); p >= 1; p--) {
-                part = w[1] " " w[2] " " parts[p]
-                if (part in n) cycles = parts[p] sprintf(" %.1f", median(part)) (cycles == "" ? "" : ", " cycles)
-            }
-            run = w[1] " " w[2] " "
-            if (w[2] ~ /^(ours|equal)$/ && (run "receive") in n)
-                cycles = cycles sprintf("; receive + handler + return %.1f", median(run "receive") + median(run "handler") + median(run "return"))
-            print line cycles " |"; cycles = ""
-        }
-    }' "$work/sorted"
+awk -f "$here/../medians.awk" -f "$here/table.awk" "$work/sorted"
 
 [ -n "$record" ] || exit 0
 # Converts packets/s to ns per packet. TCP transfers have no packets/s.

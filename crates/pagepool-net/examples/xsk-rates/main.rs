@@ -9,10 +9,17 @@
 //! `xsk-rates ours drop|echo|forward IF [IF] [--mtu BYTES] [--by-ring]` is such a program: our forwarder;
 //! with `--by-ring` it sends by the ring. The bed's line contains its output.
 //!
+//! Instead of interfaces, `ours` takes names with a colon, such as `vhost_user:/run/sw0.sock`: see `DRIVERS`.
+//! `xsk-rates ours send NAME [--size BYTES]` sends packets to such a device.
+//!
 //! `xsk-rates kernel redirect|drop IF [IF]` is another one: the kernel alone, by an XDP program.
+//!
+//! `xsk-rates line CPU CPU` prints how long a cache line takes to the other CPU and back.
 
 mod bed;
 mod kernel;
+mod line;
+mod named;
 mod ours;
 
 use std::process::ExitCode;
@@ -24,7 +31,8 @@ fn main() -> ExitCode {
         Some((&"bed", rest)) => bed::run(rest),
         Some((&"ours", rest)) => ours::run(rest),
         Some((&"kernel", rest)) => kernel::run(rest),
-        _ => Err("use bed, ours or kernel: see the top of this file".into()),
+        Some((&"line", rest)) => line::run(rest),
+        _ => Err("use bed, ours, kernel or line: see the top of this file".into()),
     };
     match done {
         Ok(line) => {

@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use pagepool::{Arena, ArenaParams, PAGE_SIZE, Pool, PoolParams, XdpBuff, put_bulk};
+use pagepool::{Arena, ArenaParams, Bound, PAGE_SIZE, Pool, PoolParams, XdpBuff, put_bulk};
 use pagepool_net::{
     Action, Attach, BUDGET, Forwarder, Ingress, PacketHandler, PartCycles, PortId, Redirect, TxMode, Umem,
     UmemParams, Wake, XskDevice, XskMode, XskParams, swap_macs, ticks,
 };
 
-use crate::option;
+use crate::{named, option};
 
 /// Pauses after an idle round, while the other end has the rings' lines to itself.
-const PAUSES: u32 = 8;
+pub const PAUSES: u32 = 8;
 /// Idle rounds before a sleep, and its limit.
 const PATIENCE: u64 = 64;
-const NAP: Duration = Duration::from_millis(2);
+pub const NAP: Duration = Duration::from_millis(2);
 
 /// Slots of each ring, and packets of one buffer per burst, as in the commands.
 const RING: u64 = 1024;
@@ -34,17 +34,19 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let several = option(words, "--mtu", 1500)? > ONE_BUFFER;
     let (ring, burst) = (option(words, "--ring", RING)?, if several { BUDGET as u64 } else { BURST });
     let budget = option(words, "--budget", burst)?;
+    if what == "send" {
+        let name = links.first().ok_or("send needs a name, such as vhost_user:/run/sw0.sock")?;
+        return named::send(name, ring as u32, option(words, "--size", 64)? as usize, &end_of_input());
+    }
     let program = What::of(what)?;
     let mut forwarder = Forwarder::with_handler(program);
-    open(&mut forwarder, &links, several, ring as u32, words.contains(&"--by-ring"))
-        .map_err(|error| error.to_string())?;
+    let opened = match links.iter().any(|link| link.contains(':')) {
+        true => named::open(&mut forwarder, &links, ring as u32),
+        false => open(&mut forwarder, &links, several, ring as u32, words.contains(&"--by-ring")),
+    };
+    opened.map_err(|error| error.to_string())?;
     forwarder.set_budget(budget as usize).map_err(|error| error.to_string())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let stops = stop.clone();
-    thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new()); // waits only for its end
-        stops.store(true, Ordering::Relaxed);
-    });
+    let stop = end_of_input();
     let patience = option(words, "--patience", PATIENCE)?;
     forwarder.poll();
     forwarder.sample(u32::from(!words.contains(&"--unmeasured")));
@@ -64,6 +66,17 @@ pub fn run(words: &[&str]) -> Result<String, String> {
         }
     }
     Ok(report(&forwarder.cycles(), ticks() - start, slept))
+}
+
+/// True once standard input has ended.
+fn end_of_input() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stops = stop.clone();
+    thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new()); // waits only for its end
+        stops.store(true, Ordering::Relaxed);
+    });
+    stop
 }
 
 #[derive(Clone, Copy)]
@@ -102,6 +115,21 @@ impl PacketHandler for What {
     }
 }
 
+/// Pages of a pool, and bytes of the arena of that many pools.
+pub fn memory(pools: usize, several: bool, ring: u32) -> (usize, u64) {
+    let buffers = if several { 4 } else { 1 };
+    let pages = 2 * ring as usize + buffers * (ring as usize + 4 * BURST as usize) + 256;
+    let bytes = ((pools * pages + 256) * PAGE_SIZE).next_multiple_of(1 << pagepool::REGION_SHIFT);
+    (pages, bytes as u64)
+}
+
+/// Puts that many pages into the pool's cache and ring.
+pub fn warm(pool: &Bound, pages: usize) {
+    let mut buffers = Vec::with_capacity(pages);
+    pool.alloc_bulk(&mut buffers, pages);
+    put_bulk(&mut buffers);
+}
+
 /// Opens a pool and a socket for each interface, over one memory.
 fn open<P: PacketHandler>(
     forwarder: &mut Forwarder<P>,
@@ -110,10 +138,8 @@ fn open<P: PacketHandler>(
     ring: u32,
     by_ring: bool,
 ) -> Result<(), pagepool::Error> {
-    let buffers = if several { 4 } else { 1 };
-    let pages = 2 * ring as usize + buffers * (ring as usize + 4 * BURST as usize) + 256;
-    let bytes = ((links.len() * pages + 256) * PAGE_SIZE).next_multiple_of(1 << pagepool::REGION_SHIFT);
-    let arena = Arena::new(ArenaParams { max_bytes: bytes as u64, commit_all: true, ..Default::default() })?;
+    let (pages, max_bytes) = memory(links.len(), several, ring);
+    let arena = Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() })?;
     let umem = UmemParams { mode: XskMode::Copy, multi_buffer: several, ..Default::default() };
     let umem = Umem::new(umem, &arena)?;
     for link in links {
@@ -126,9 +152,7 @@ fn open<P: PacketHandler>(
             ..PoolParams::default()
         };
         let pool = Pool::new(params, arena.clone())?.bind();
-        let mut buffers = Vec::with_capacity(pages);
-        pool.alloc_bulk(&mut buffers, pages);
-        put_bulk(&mut buffers);
+        warm(&pool, pages);
         let redirect = Some(Redirect::attach(link, Attach::Auto, several)?);
         let params = XskParams {
             interface: (**link).into(),
