@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 use pagepool_cli::report::error_chain;
 use pagepool_net::testing::{umem_in_memory, xsk_in_memory};
-use pagepool_net::{Action, Forwarder, Ingress, PortId, Umem, UmemParams};
+use pagepool_net::{Action, Forwarder, Ingress, PacketHandler, PortId, Umem, UmemParams};
 
 use crate::measure::workload::{Ready, Workload};
 use crate::workloads::owner::CACHE_ONLY;
@@ -63,6 +63,14 @@ fn forward(port: PortId) -> Action {
     Action::Redirect(PortId(1 - port.0))
 }
 
+/// One type for all rows: with a second, the compiler inlines less into the loop.
+pub(super) fn forwarder(action: fn(PortId) -> Action) -> Forwarder<impl PacketHandler> {
+    Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
+        black_box(&*packet);
+        action(at.port)
+    })
+}
+
 /// A forwarder with this many ports and full receive rings. In each poll packets arrive at the first port,
 /// and the rings send what they have.
 fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<Ready, String> {
@@ -71,10 +79,7 @@ fn ready(ports: usize, chunks: Chunks, action: fn(PortId) -> Action) -> Result<R
         Arena::new(ArenaParams { commit_all: true, ..memory }).map_err(|error| error_chain(&error))?;
     let umem = UmemParams { multi_buffer: chunks.buffers > 1, ..Default::default() };
     let umem = umem_in_memory(umem, &arena).map_err(|error| error_chain(&error))?;
-    let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
-        black_box(&*packet);
-        action(at.port)
-    });
+    let mut forwarder = forwarder(action);
     let (mut kernels, mut counters) = (Vec::new(), Vec::new());
     for _ in 0..ports {
         let pool =

@@ -9,8 +9,9 @@ use pagepool_cli::report::error_chain;
 use pagepool_net::testing::{
     VirtioHalf, VirtioNet, VirtioSizes, VirtioStep, virtio_domain, virtio_in_memory,
 };
-use pagepool_net::{Action, Device, Forwarder, Ingress, PortId, TxQueue};
+use pagepool_net::{Action, Device, PortId, TxQueue};
 
+use super::rings::forwarder;
 use crate::measure::workload::{Ready, Workload};
 use crate::workloads::owner::CACHE_ONLY;
 use crate::workloads::pools;
@@ -75,10 +76,7 @@ fn finish(half: &mut VirtioHalf) {
 fn ready(ports: usize, action: fn(PortId) -> Action) -> Result<Ready, String> {
     let arena = arena()?;
     let domain = virtio_domain(&arena);
-    let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
-        black_box(&*packet);
-        action(at.port)
-    });
+    let mut forwarder = forwarder(action);
     let (mut halves, mut counters) = (Vec::new(), Vec::new());
     for _ in 0..ports {
         let (device, pool, half) = queue(&arena, &domain)?;
