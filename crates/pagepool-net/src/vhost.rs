@@ -1,7 +1,7 @@
-//! vhost: back ends of virtio queues outside this process.
+//! vhost: the back ends of virtio queues.
 //!
 //! What   `vhost_user`: a switch in another process, over a Unix socket: OVS-DPDK, VPP, dpdk-testpmd.
-//!        `vhost_net`: the kernel, with a TAP behind it.
+//!        `vhost_net`: the kernel, with a TAP behind it. `in_memory`: this process, for tests.
 //! Memory [`VhostDomain`](domain::VhostDomain): the arena, at addresses of our choice. A process maps all of its
 //!        file. It can read and write every packet in that arena while it lives: note 0016. The kernel finds
 //!        the arena in this process.

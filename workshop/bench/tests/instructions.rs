@@ -55,7 +55,8 @@ const LIMITS: &[Limit] = &[
     limit("waitqueue", 242.0, None),
 ];
 
-/// Over AF_XDP's rings, of which the kernel's side is played in memory and counted too. They require AVX2.
+/// Over rings of which the other side is played in memory and counted, too: the kernel's of AF_XDP, the device's
+/// of virtio. Those of AF_XDP require AVX2.
 const RING_LIMITS: &[Limit] = &[
     limit("xsk_drop", 188.0, None),
     limit("xsk_drop_2048", 188.0, None),
@@ -66,6 +67,11 @@ const RING_LIMITS: &[Limit] = &[
     limit("xsk_forward", 319.5, None),
     limit("xsk_forward_2048", 319.5, None),
     limit("xsk_forward_two", 464.0, None),
+    limit("virtio_drop", 229.0, None), // over virtio queues, whose device half is played and counted, too
+    limit("virtio_echo", 413.0, None),
+    limit("virtio_forward", 432.0, None),
+    limit("virtio_receive", 168.0, None),
+    limit("virtio_send", 222.5, None),
 ];
 
 const fn limit(name: &'static str, at_most: f64, target: Option<f64>) -> Limit {

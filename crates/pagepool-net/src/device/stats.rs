@@ -106,14 +106,15 @@ counters! {
     ///
     /// If it rises: normal.
     closed_with,
-    /// Buffers that `close` left to a vhost back end, which did not answer and may still write to them.
+    /// Buffers left to a vhost back end that did not answer when asked to stop, and may still write to them.
     ///
-    /// If it rises: the back end hangs. The buffers never return; end the back end, then this process.
+    /// If it rises: the back end hangs. The buffers never return; kill the back end, and restart this
+    /// process.
     kept,
     /// How often a vhost back end exited, closed the connection, or broke the rules of the rings. All buffers
-    /// on the rings returned.
+    /// on the rings returned, except those in `kept`.
     ///
-    /// If it rises: see the back end's log. The device connects again as soon as a back end is there.
+    /// If it rises: see the back end's log. The device reconnects by itself.
     link_lost,
     /// Now: buffers that wait for packets.
     ///

@@ -1,8 +1,8 @@
-//! A device half in this process: for tests, where it may lie, and for measurements.
+//! A back end in this process, for tests, where it can misbehave, and for measurements.
 //!
-//! Memory the half knows device addresses, and touches the bytes of a descriptor only between taking its head
-//!        and completing it, under the gate. An address outside the arena is counted, not followed. A half
-//!        that is made to lie may touch a buffer that it completed, as a back end in another process can.
+//! Memory it accesses a buffer only between taking and completing it, and holds the gate meanwhile, a lock
+//!        for which closing waits. A misbehaving one may also write after that. An address outside the arena
+//!        is counted, not followed.
 
 // UNSAFETY: the half copies bytes to and from buffers that it was given; the head says why that is sound.
 #![expect(unsafe_code)]

@@ -3,10 +3,10 @@
 //! What   for each pair a descriptor of `/dev/vhost-net` and a queue of the TAP. A thread of the kernel copies
 //!        packets between that queue and the buffers in the rings.
 //! Memory the kernel finds buffers by their addresses in this process: an arena of any kind serves.
-//! End    a ring without a TAP is not accessed: the call that takes the TAP away waits for the thread. The
-//!        kernel does that itself when the process exits.
-//! Loss   the interface was deleted. Another TAP of its name is a new connection. None is made here: who
-//!        deleted the interface decides.
+//! End    detaching the TAP waits for the kernel's thread; after that, the rings are not accessed. The kernel
+//!        does that itself when the process exits.
+//! Loss   the interface was deleted. A deleted interface is not recreated, only reopened if someone else
+//!        creates it.
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,6 @@
 //! The device's half of a split virtqueue, for devices that run in this process. `ring.rs` has the protocol.
 //!
-//! Trust  none: heads and successors are masked.
+//! Trust  none: heads and successors are masked to the ring's size.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{Ordering, fence};

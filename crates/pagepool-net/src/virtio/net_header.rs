@@ -67,7 +67,7 @@ pub(super) fn requesting(requested: Requested, len: usize) -> Option<[u8; LEN]> 
     Some([flags, kind, h, i, j, k, l, m, n, o, 0, 0])
 }
 
-/// Reads the header that a device wrote right before a packet, once.
+/// Reads the header that a device wrote directly before a packet, once.
 pub(crate) fn take(packet: &mut XdpBuff) -> Option<RxMetadata> {
     packet.adjust_meta(packet.meta().len() as isize - LEN as isize).ok()?;
     let header = packet.meta().first_chunk().copied().filter(|header| buffers(header) > 0);

@@ -1,10 +1,9 @@
 //! What the queue pairs of one back end share: the connection, its memory, and the features.
 //!
-//! Who    each pair's thread. A lock for changes of the connection; its number, which every call of a pair
-//!        reads, is an atomic.
-//! Loss   the pair that notices it closes the connection, and the number becomes 0. Each pair then takes back
-//!        its own buffers, on its own thread, before it starts its queues anew. The first pair whose pause is
-//!        over connects again.
+//! Who    each pair's thread. A lock guards the connection; each call reads only its number, an atomic.
+//! Loss   the pair that notices the loss asks a back end that still lives to stop, closes the connection, and
+//!        sets the number to 0. Each pair then takes back its buffers on its own thread, or leaks them if the
+//!        back end did not answer. One pair reconnects, and each restarts its queues.
 //! Cost   a call: one load. Nothing is shared that a packet changes.
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,13 +1,11 @@
 //! The receiving half: gives buffers to the device, and makes packets of completed ones.
 //!
-//! Layout the header lies right before the packet, in the headroom of its first buffer. Further buffers of a
-//!        packet begin where the header would be.
+//! Layout the header lies directly before the packet, in the headroom of its first buffer. Further buffers of
+//!        a packet begin where the header would be.
 //! Trust  none. A head that the device does not have is counted. A length beyond the buffer is counted, and
-//!        the buffer returns to its pool. If one buffer of a packet is invalid, its packet is dropped up to
-//!        the end.
+//!        the buffer returns to its pool. If one buffer of a packet is invalid, the whole packet is dropped.
 //! I4     a page is in the table, where no code reaches its bytes, from before it is on the ring until it is
 //!        completed.
-//! Cost   a packet of one page: two words of the rings are read, four written, and a byte of the table twice.
 
 // UNSAFETY: reads the headers of packets that the device has completed.
 #![expect(unsafe_code)]

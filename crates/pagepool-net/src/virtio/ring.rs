@@ -10,9 +10,8 @@
 //!        lengths. This side keeps its own copies of all else.
 //! Pairs  `publish` (Release) -> the device's load of the index (Acquire): descriptors, and buffers' bytes.
 //!        The device's store of its index (Release) -> `look` (Acquire): used entries, and packets' bytes.
-//!        Both directions of wake-ups: each side stores an index or its wish, then a SeqCst fence, then loads
-//!        the other's wish or index. So at least one of the two sees the other's store, and no wake-up is
-//!        lost.
+//!        Wake-ups: each side stores its index or its request for a signal, then a SeqCst fence, then loads
+//!        the other's. At least one sees the other's store, so none is lost.
 //! Cost   a burst: a load of the device's index, a store of ours, a fence. Descriptors are used in a fixed
 //!        order. If the device completes in order, the entries of the available ring never change: they are
 //!        written once, and their cache lines never move.
@@ -74,8 +73,8 @@ pub(crate) struct RingParts {
     pub(super) size: u16,
 }
 
-/// A ring: the flags and the index of the side that fills it, and at its end the wish of that side: after
-/// which entry of the other ring it wants a signal.
+/// A ring: the flags and the index of the side that fills it, and at its end that side's request for a signal
+/// (`wish`): after which entry of the other ring it wants one.
 #[derive(Debug)]
 pub(super) struct OneRing<T> {
     pub(super) flags: Words<AtomicU16>,
@@ -461,7 +460,7 @@ mod tests {
     #[test]
     fn indices_wrap_around() {
         for has_wishes in [false, true] {
-            // A wish of the last entry is passed once in 65,536: one signal too many, not one too few.
+            // A request at the last entry is passed once in 65,536: one signal too many, not one too few.
             exchange(has_wishes, 8191, |_| {});
         }
         exchange(false, 3 * 8192 + 1, |_| {});

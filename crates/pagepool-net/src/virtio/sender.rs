@@ -1,12 +1,11 @@
 //! The sending half: gives the buffers of frames to the device, and takes back completed frames.
 //!
-//! Layout the header lies right before the packet if there is room. Else it has a descriptor of its own, and
-//!        16 bytes of the ring's memory. Bytes before a packet that are not its handle's are never written:
-//!        they may be another fragment. A header with requests only lies before the packet.
+//! Layout the header lies directly before the packet if there is room. Otherwise it has a descriptor of its
+//!        own, and 16 bytes of the ring's memory. A header is never written outside the packet's own buffer:
+//!        those bytes may be another fragment. A header with requests only lies before the packet.
 //! Trust  none: a head that is not being sent is counted. The links of a chain are kept here, not read back.
 //! I4     a frame is in this table, where no code reaches its bytes, from before its buffers are on the ring
 //!        until it is completed.
-//! Cost   a packet of one page: a byte of the table, a header compared with 12 zeros, a descriptor written.
 
 // UNSAFETY: writes the headers of packets that are in the table.
 #![expect(unsafe_code)]

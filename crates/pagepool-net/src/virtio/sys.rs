@@ -2,7 +2,8 @@
 //! packets.
 //!
 //! Trust  none: the other side may write any byte at any time. So every access to the rings is of an atomic,
-//!        and nothing that this side has written is read back.
+//!        and no decision depends on reading back what this side wrote, except to skip rewriting a zero
+//!        header.
 
 // UNSAFETY: maps memory, makes references to the atomics in it, and accesses headers by their place.
 #![expect(unsafe_code)]

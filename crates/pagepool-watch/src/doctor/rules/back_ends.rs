@@ -12,8 +12,9 @@ pub const BACK_END_LOST: DoctorRule = DoctorRule {
     cost: Cost::NoPackets,
     when: "a vhost device has no buffer on its rings at the last look, received nothing between the looks, \
            and its pool has pages: no back end is connected",
-    why: "Without a back end no packets move. The device tries to connect every 100 ms.",
-    fix: "Start the back end. Its log may say why it ended. The program need not be restarted.",
+    why: "Without a back end no packets move. The device reconnects by itself.",
+    fix: "Start the back end. Its log may say why it exited. For vhost_net create the TAP again (`ip tuntap \
+          add`). No restart is required.",
     verify: "`pagepool show {of} --watch`: in_rx is above 0.",
     find: back_end_lost,
     #[cfg(test)]
@@ -81,9 +82,9 @@ fn back_end_restarts(evidence: &Evidence) -> Vec<Finding> {
 pub const BACK_END_HUNG: DoctorRule = DoctorRule {
     name: "back_end_hung",
     cost: Cost::BuffersLost,
-    when: "`kept` of a vhost device is above 0: its back end did not answer when the device was closed",
+    when: "`kept` of a vhost device is above 0: its back end did not answer when asked to stop",
     why: "The back end may still write to these buffers, so they never return to their pool.",
-    fix: "End the back end, then the program: both have this memory.",
+    fix: "Kill the back end, and restart the program: both map this memory.",
     verify: "After the restart, `pagepool show {of}` prints no kept.",
     find: back_end_hung,
     #[cfg(test)]
@@ -101,8 +102,7 @@ pub const BACK_END_HUNG: DoctorRule = DoctorRule {
 fn back_end_hung(evidence: &Evidence) -> Vec<Finding> {
     let of = |(process, device): (&ProcessEvidence, &EntryEvidence)| {
         let kept = device.now("kept");
-        let seen =
-            format!("Its back end did not answer at the end: {} buffers were left to it.", grouped(kept));
+        let seen = format!("Its back end did not answer: {} buffers were left to it.", grouped(kept));
         (kept > 0).then(|| of_device((process, device), seen, 0.0))
     };
     devices(evidence).filter_map(of).collect()
