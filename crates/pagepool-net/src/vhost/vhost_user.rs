@@ -181,7 +181,7 @@ impl VhostUser {
     /// The error of a message.
     fn failed(&self, request: Request, error: MessageError) -> Error {
         let (name, message) = (&self.name, request.name());
-        let remedy = format!("the back end of {name} {error}; its log may say why {message} failed");
+        let remedy = format!("the back end of {name} {error}; its log may say why");
         let source = match error {
             MessageError::Socket(source) => source,
             MessageError::Refused => io::Error::from_raw_os_error(errno::EPROTONOSUPPORT),
