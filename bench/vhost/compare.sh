@@ -196,14 +196,14 @@ said() {
         sed -n 's/.*CPU cycles\/packet=\([0-9.]*\).*/{"all":\1}/p' "$work/front" | head -1
 }
 
-# One run: scenario, program, action, packet size.
+# One run: scenario, program, action, packet size. Fails if the CPUs moved.
 run() {
     local words sockets=1 mode=io before after why='' line figure part best half
     # The packets of echo and forward are sent once, and go round. They are fewer than the slots of a ring.
     local start="start tx_first $((slots / 128))"
     case $3 in drop) mode=txonly start=start ;; send) mode=rxonly start=start ;; forward) sockets=2 ;; esac
     words=$(program "$2" "$3" "$4" $sockets)
-    [ -n "$words" ] || return
+    [ -n "$words" ] || return 0
     rm -f "$work"/sock* "$work/windows"
     before=$(distance) || exit
     # shellcheck disable=SC2086 # splits $words
@@ -211,8 +211,8 @@ run() {
     end_both "$2"
     after=$(distance) || exit
     version=$(grep -o 'DPDK [0-9.]*' "$work/back" | head -1)
-    if [ -n "$why" ]; then printf '%-12s %-8s failed: %s\n' "$1" "$2" "$why"; return; fi
-    [ "$before" = "$after" ] || { printf '%-12s %-8s left out: the CPUs moved\n' "$1" "$2"; return; }
+    if [ -n "$why" ]; then printf '%-12s %-8s failed: %s\n' "$1" "$2" "$why"; return 0; fi
+    [ "$before" = "$after" ] || { printf '%-12s %-8s left out: the CPUs moved\n' "$1" "$2"; return 1; }
     read -r best half _ <"$work/windows"
     line=$(said)
     [ -n "$log" ] && echo "$1 $2 $after {\"pps\":$best,\"half\":$half,\"said\":${line:-null}}" >>"$log"
@@ -245,7 +245,7 @@ for round in $(seq "$rounds"); do
         [ $((round % 2)) = 0 ] && order=$(echo "$programs" | tr ' ' '\n' | tac)
         for name in $order; do
             case ,${chosen:-$name}, in *,"$name",*) ;; *) continue ;; esac
-            run "$scenario" "$name" "$what" "$number"
+            for _ in 1 2 3; do run "$scenario" "$name" "$what" "$number" && break; done
         done
     done
 done
