@@ -62,7 +62,7 @@ if cc -O3 -march=native "$here/plain.c" -o "$work/plain" -lxdp -lbpf 2>"$work/cc
 else
     echo "SKIP plain: $(head -1 "$work/cc"): apt install gcc libxdp-dev libbpf-dev"
 fi
-if command -v dpdk-testpmd >/dev/null; then testpmd=$(command -v dpdk-testpmd); else echo "SKIP testpmd: apt install dpdk"; fi
+if command -v dpdk-testpmd >/dev/null; then testpmd=$(command -v dpdk-testpmd); else echo "SKIP testpmd: apt install dpdk-dev"; fi
 
 sender=${cpus%,*} own=${cpus#*,}
 # Ring slots of `equal`, of the command and of their peers.
