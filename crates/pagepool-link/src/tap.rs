@@ -97,8 +97,8 @@ impl Tap {
         tap::attach(&self.file, &self.name, self.kind).map_err(failed)
     }
 
-    /// Lets the interface leave checksums, and cutting a frame into segments of TCP, to whoever reads the
-    /// frame. Requires [headers](Self::has_header), which say so. The next file that is attached to the
+    /// Turns on checksum offload and TCP segmentation offload (TSO): the reader of a frame computes checksums
+    /// and segments it. Requires [headers](Self::has_header), which say so. The next file that is attached to the
     /// interface ends it.
     pub fn leave_offloads(&self) -> Result<(), LinkError> {
         if !self.has_header() {

@@ -351,6 +351,12 @@ fn a_switch_that_hangs_when_it_is_lost_keeps_its_buffers() {
     port.packets.clear();
     port.adds_up(0);
     port.device.close();
+    let closed = port.device.stats();
+    assert_eq!(
+        (closed.closed_with, closed.in_rx),
+        (64, kept),
+        "those of the lost connection are not counted again"
+    );
     assert_eq!(port.pool.inflight().out, kept);
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn attach(device: &File, name: &str, kind: Kind) -> io::Result<()> {
     if kind.has_header { set_header(device) } else { Ok(()) }
 }
 
-/// Lets the interface leave checksums, and cutting a frame into segments of TCP, to whoever reads the frame.
+/// Turns on checksum offload and TCP segmentation offload (TSO): the file's reader does this work.
 pub(crate) fn leave_offloads(device: &File) -> io::Result<()> {
     let offloads = libc::c_ulong::from(libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6);
     // SAFETY: the call takes integers.

@@ -38,16 +38,11 @@ pub(super) struct Pairs<'a> {
     pub(super) mtu: usize,
 }
 
-/// Messages of vhost-user number queues by 8 bits, two for each pair.
-const LAST_PAIR: u32 = 127;
-
 /// The number of pairs up to the last.
 pub(super) fn pairs_up_to_last(numbers: &[u32]) -> Result<u16, Error> {
     let last = numbers.iter().copied().max().unwrap_or(0);
-    match last {
-        0..=LAST_PAIR => Ok(last as u16 + 1),
-        _ => Err(parameter("queue", last, format!("0 to {LAST_PAIR}"))),
-    }
+    let pairs = u16::try_from(last).ok().and_then(|last| last.checked_add(1));
+    pairs.ok_or_else(|| parameter("queue", last, "0 to 65534"))
 }
 
 pub(super) fn open_pairs(

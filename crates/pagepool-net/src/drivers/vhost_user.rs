@@ -10,13 +10,15 @@ use super::opened_device::OpenedDevice;
 use super::queues::{Queues, without_options};
 use super::vhost::{Pairs, open_pairs, pairs_up_to_last};
 use crate::device::device::HEADERS;
-use crate::error::parameter;
+use crate::error::{parameter, within};
 use crate::vhost::domain::VhostDomain;
 use crate::vhost::vhost_user::VhostUser;
 
 const KIND: &str = "vhost_user";
 /// The longest packet, unless a single buffer is shorter: a jumbo frame with its header and check sequence.
 const MAX_PACKET: usize = 9018;
+/// Messages number queues by 8 bits, two for each pair.
+const LAST_PAIR: u32 = 127;
 
 pub(super) fn open(
     sockets: &[Queues<'_>],
@@ -35,11 +37,12 @@ fn open_one(
 ) -> Result<Vec<OpenedDevice>, Error> {
     let (path, later) = parse(queues.argument)?;
     let (name, numbers) = (format!("{KIND}:{path}"), queues.numbers);
-    let back_end = VhostUser::new(&name, Path::new(path), later, pairs_up_to_last(numbers)?)?;
+    numbers.iter().try_for_each(|&number| within("queue", number, 0..=LAST_PAIR))?;
     if arena.memfd().is_none() {
         let what = format!("the memory of {name} must be a memfd: open the arena with `Backing::Memfd`");
         return Err(Error::Unsupported { what });
     }
+    let back_end = VhostUser::new(&name, Path::new(path), later, pairs_up_to_last(numbers)?)?;
     let (back_end, mtu) = (Box::new(back_end), MAX_PACKET - HEADERS);
     let pairs = Pairs { name, kind: KIND, numbers, back_end, later, max_packet: MAX_PACKET, mtu };
     open_pairs(pairs, params, domain, arena)

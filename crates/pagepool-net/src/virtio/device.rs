@@ -108,11 +108,8 @@ impl VirtioNet {
 
     /// Starts the queues, so that the caller learns why they cannot start.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
-        self.port.connect()?;
-        match self.port.reconnect() {
-            Some(connected) => self.start_over(connected.number, connected.features),
-            None => Ok(()), // another pair is at it: the first receive tries again
-        }
+        let connected = self.port.connect()?;
+        self.start_over(connected.number, connected.features)
     }
 
     fn start_over(&mut self, number: u32, features: u64) -> Result<(), Error> {
@@ -286,8 +283,10 @@ impl Device for VirtioNet {
         if self.armed {
             self.disarm();
         }
-        self.check_rings();
-        self.port.look(self.connection);
+        if self.is_connected() {
+            self.check_rings();
+            self.port.look(self.connection);
+        }
         if !self.is_connected() && !self.restart() {
             return Armed::Idle { fd: None, waker_fd: None, at_most: PAUSES[0] };
         }
@@ -326,14 +325,12 @@ impl Device for VirtioNet {
     }
 
     fn close(&mut self) {
-        if !std::mem::replace(&mut self.open, false) || self.connection == 0 {
+        if !std::mem::replace(&mut self.open, false) {
             return;
         }
-        let held = (self.receiver.held() + self.sender.held()) as u64;
+        // Also without a connection: the back end learns that the pair has ended.
         if self.port.stop(self.pair, self.connection) {
-            self.receiver.clear();
-            self.sender.clear();
-            self.stats.closed_with += held;
+            self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
         } else {
             self.stats.kept += self.forget();
         }

@@ -87,8 +87,8 @@ impl Port {
     }
 
     /// The connection, made if there is none. An error says why it cannot be made now.
-    pub(crate) fn connect(&self) -> Result<(), Error> {
-        self.connected(&mut self.lock()).map(drop)
+    pub(super) fn connect(&self) -> Result<Connected, Error> {
+        self.connected(&mut self.lock())
     }
 
     /// The connection. Tries to make it, at most once in each pause. `None` without waiting if another pair

@@ -233,15 +233,14 @@ impl Receiver {
         self.given.len() + self.chain.held() + self.leaked
     }
 
-    /// Drops all buffers, to which the device has no more access, and empties the ring; returns how many
+    /// Drops all buffers, to which the device has no more access; returns how many
     /// buffers there were.
     pub(super) fn clear(&mut self) -> usize {
-        let held = self.held();
+        let held = self.held() - self.leaked;
         self.chain.clear();
         self.missing = 0;
         self.given.clear();
         self.places.fill(NONE);
-        self.ring.reset(false);
         held
     }
 
@@ -252,7 +251,6 @@ impl Receiver {
         let leaked = self.given.forget();
         self.leaked += leaked;
         self.places.fill(NONE);
-        self.ring.reset(false);
         leaked
     }
 }

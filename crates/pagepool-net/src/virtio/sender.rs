@@ -274,15 +274,14 @@ impl Sender {
         self.whole.len() + self.held + self.leaked
     }
 
-    /// Drops all frames, to which the device has no more access, and empties the ring; returns how many
+    /// Drops all frames, to which the device has no more access; returns how many
     /// buffers they had.
     pub(super) fn clear(&mut self) -> usize {
-        let held = self.held();
+        let held = self.held() - self.leaked;
         self.whole.clear();
         self.pages.fill(NONE);
         self.frames.iter_mut().for_each(|frame| drop(frame.take()));
         self.held = 0;
-        self.ring.reset(false);
         held
     }
 
@@ -293,7 +292,6 @@ impl Sender {
         self.leaked += leaked;
         self.pages.fill(NONE);
         self.frames.iter_mut().for_each(|frame| std::mem::forget(frame.take()));
-        self.ring.reset(false);
         leaked
     }
 }
