@@ -6,6 +6,7 @@ use pagepool::{Arena, Bound, Error, MAX_FRAGS, Pool, PoolParams};
 
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
+use super::queues::Queues;
 use crate::device::Device;
 use crate::device::device::HEADERS;
 use crate::error::parameter;
@@ -45,7 +46,22 @@ pub(super) fn pairs_up_to_last(numbers: &[u32]) -> Result<u16, Error> {
     pairs.ok_or_else(|| parameter("queue", last, "0 to 65534"))
 }
 
-pub(super) fn open_pairs(
+/// Opens the pairs of each name, in one address space; none of a name without queues.
+pub(super) fn open_each<'a>(
+    names: &[Queues<'a>],
+    params: &OpenParams,
+    arena: &Arc<Arena>,
+    pairs: impl Fn(&Queues<'a>) -> Result<Pairs<'a>, Error>,
+) -> Result<Vec<Vec<OpenedDevice>>, Error> {
+    let domain = VhostDomain::new(arena);
+    let open = |queues: &Queues<'a>| match queues.numbers {
+        [] => Ok(Vec::new()),
+        _ => open_pairs(pairs(queues)?, params, &domain, arena),
+    };
+    names.iter().map(open).collect()
+}
+
+fn open_pairs(
     of: Pairs<'_>,
     params: &OpenParams,
     domain: &Arc<VhostDomain>,

@@ -8,11 +8,10 @@ use pagepool_link::Tap;
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
 use super::queues::Queues;
-use super::vhost::{Pairs, open_pairs};
+use super::vhost::{Pairs, open_each};
 use crate::device::device::{HEADERS, VLAN_TAG};
 use crate::error::{parameter, within};
 use crate::interface::lookup;
-use crate::vhost::domain::VhostDomain;
 use crate::vhost::vhost_net::VhostNet;
 
 const KIND: &str = "vhost_net";
@@ -20,28 +19,20 @@ const KIND: &str = "vhost_net";
 const MAX_QUEUES: u32 = 256;
 
 pub(super) fn open(
-    taps: &[Queues<'_>],
+    names: &[Queues<'_>],
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-    let domain = VhostDomain::new(arena);
-    taps.iter().map(|queues| open_one(queues, params, &domain, arena)).collect()
+    open_each(names, params, arena, |queues| pairs(queues, params))
 }
 
-fn open_one(
-    queues: &Queues<'_>,
-    params: &OpenParams,
-    domain: &Arc<VhostDomain>,
-    arena: &Arc<Arena>,
-) -> Result<Vec<OpenedDevice>, Error> {
+fn pairs<'a>(queues: &Queues<'a>, params: &OpenParams) -> Result<Pairs<'a>, Error> {
     let (name, numbers) = (format!("{KIND}:{}", queues.argument), queues.numbers);
-    let Some(&last) = numbers.iter().max() else { return Ok(Vec::new()) };
-    within("queue", last, 0..=MAX_QUEUES - 1)?;
+    numbers.iter().try_for_each(|&number| within("queue", number, 0..=MAX_QUEUES - 1))?;
     let back_end = VhostNet::new(&name, numbers, taps(queues, params)?)?;
     let mtu = back_end.link().mtu as usize;
     let (back_end, later, max_packet) = (Box::new(back_end), false, mtu + HEADERS + VLAN_TAG);
-    let pairs = Pairs { name, kind: KIND, numbers, back_end, later, max_packet, mtu };
-    open_pairs(pairs, params, domain, arena)
+    Ok(Pairs { name, kind: KIND, numbers, back_end, later, max_packet, mtu })
 }
 
 /// A queue of the TAP for each pair: those that the caller opened, or new ones.

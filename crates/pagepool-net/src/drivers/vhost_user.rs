@@ -8,10 +8,9 @@ use pagepool::{Arena, Error};
 use super::open_params::OpenParams;
 use super::opened_device::OpenedDevice;
 use super::queues::{Queues, without_options};
-use super::vhost::{Pairs, open_pairs, pairs_up_to_last};
+use super::vhost::{Pairs, open_each, pairs_up_to_last};
 use crate::device::device::HEADERS;
 use crate::error::{parameter, within};
-use crate::vhost::domain::VhostDomain;
 use crate::vhost::vhost_user::VhostUser;
 
 const KIND: &str = "vhost_user";
@@ -25,16 +24,10 @@ pub(super) fn open(
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
-    let domain = VhostDomain::new(arena);
-    sockets.iter().map(|queues| open_one(queues, params, &domain, arena)).collect()
+    open_each(sockets, params, arena, |queues| pairs(queues, arena))
 }
 
-fn open_one(
-    queues: &Queues<'_>,
-    params: &OpenParams,
-    domain: &Arc<VhostDomain>,
-    arena: &Arc<Arena>,
-) -> Result<Vec<OpenedDevice>, Error> {
+fn pairs<'a>(queues: &Queues<'a>, arena: &Arena) -> Result<Pairs<'a>, Error> {
     let (path, later) = parse(queues.argument)?;
     let (name, numbers) = (format!("{KIND}:{path}"), queues.numbers);
     numbers.iter().try_for_each(|&number| within("queue", number, 0..=LAST_PAIR))?;
@@ -44,8 +37,7 @@ fn open_one(
     }
     let back_end = VhostUser::new(&name, Path::new(path), later, pairs_up_to_last(numbers)?)?;
     let (back_end, mtu) = (Box::new(back_end), MAX_PACKET - HEADERS);
-    let pairs = Pairs { name, kind: KIND, numbers, back_end, later, max_packet: MAX_PACKET, mtu };
-    open_pairs(pairs, params, domain, arena)
+    Ok(Pairs { name, kind: KIND, numbers, back_end, later, max_packet: MAX_PACKET, mtu })
 }
 
 /// The path, and whether this process listens.
