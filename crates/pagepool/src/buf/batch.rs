@@ -14,6 +14,7 @@ use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
 use crate::mem::page::PageIdx;
 use crate::recycle::cache::{Cache, OwnerProof};
+use crate::recycle::lane::Lane;
 use crate::returns::page_return::UnsentPages;
 
 /// Up to [`Batch::MAX`] whole pages of one pool, owned by the batch. For frames use
@@ -331,8 +332,19 @@ impl Drop for ReleaseAllOnPanic<'_> {
 }
 
 fn put_remote_synced(pool: PoolPtr, pages: &[u32]) {
-    let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
-    let pushed = lane.push_pages(pages, |&page| PageIdx(page));
+    match pool.lane() {
+        Some(lane) => put_in_lane(pool, lane, pages),
+        None => pool.ring_bulk(pages),
+    }
+}
+
+/// Pushes prepared pages into this thread's lane, and the rest into the ring.
+#[inline(always)]
+pub(crate) fn put_in_lane(pool: PoolPtr, lane: &Lane, pages: &[u32]) {
+    let pushed = lane.push_pages(pages);
+    if pushed == pages.len() {
+        return pool.after_push(lane, lane.after_push());
+    }
     let mut left = UnsentPages { pool, pages: &pages[pushed..] };
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());

@@ -9,15 +9,13 @@
 // UNSAFETY: handles are given up in place, without a drop.
 #![expect(unsafe_code)]
 
-use crate::buf::batch::{Batch, prepare_all, put_here, put_remote};
+use crate::buf::batch::{Batch, prepare_all, put_here, put_in_lane, put_remote};
 use crate::buf::handle_bits::FragBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::PoolPtr;
 use crate::mem::page::PageIdx;
 use crate::recycle::cache::OwnerProof;
-use crate::recycle::lane::Lane;
-use crate::returns::page_return::UnsentPages;
 
 /// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Visits
 /// each pool once per 64 buffers. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
@@ -105,29 +103,13 @@ fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool
 #[inline(never)]
 fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
     let Some(lane) = pool.message_only_lane() else { return false };
-    let together = buffers.len() <= Batch::MAX && handle_copy::are_whole(pool, buffers);
+    let mut numbers = [0; Batch::MAX];
+    let Some(numbers) = numbers.get_mut(..buffers.len()) else { return false };
+    let together = handle_copy::read_whole(pool, buffers, numbers);
     if together {
-        put_plain_remote(pool, lane, buffers);
+        put_in_lane(pool, lane, numbers);
     }
     together
-}
-
-/// Pushes whole pages of one pool (1 to [`Batch::MAX`]), which the caller gives up, into a plain lane (see
-/// [`message_only_lane`](PoolPtr::message_only_lane)), and the rest into the ring.
-#[inline(always)]
-fn put_plain_remote(pool: PoolPtr, lane: &Lane, buffers: &[PageBuf]) {
-    let pushed = lane.push_pages(buffers, |buffer| buffer.bits.whole_page());
-    if pushed == buffers.len() {
-        return pool.after_push(lane, lane.after_free_push());
-    }
-    let mut numbers = [0; Batch::MAX];
-    let rest = &buffers[pushed..];
-    numbers.iter_mut().zip(rest).for_each(|(number, buffer)| *number = buffer.bits.whole_page().0);
-    let mut left = UnsentPages { pool, pages: &numbers[..rest.len()] };
-    if pushed > 0 {
-        pool.after_push(lane, lane.after_free_push());
-    }
-    left.send();
 }
 
 /// How buffers return.

@@ -12,7 +12,6 @@ mod each;
 
 use std::mem::MaybeUninit;
 
-use crate::buf::handle_bits::HandleBits;
 use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::PoolPtr;
@@ -55,19 +54,10 @@ pub(crate) fn read_frags(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
     pools == 0 && first.are_frags_of_one_size(sizes)
 }
 
-/// Whether each buffer is a whole page of this pool without a [`PageRef`](crate::PageRef).
-#[inline(always)]
-pub(crate) fn are_whole(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
-    let (pools, bits) = buffers.iter().fold((0, 0), |(pools, bits), buffer| {
-        (pools | (buffer.pool.addr() ^ pool.addr()), bits | buffer.bits.bits())
-    });
-    pools == 0 && HandleBits::from_bits(bits).is_whole()
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::buf::handle_bits::FragBits;
+    use crate::buf::handle_bits::{FragBits, HandleBits};
     use crate::mem::page::{BasePage, PageIdx};
     use std::mem::ManuallyDrop;
     use std::ptr::{NonNull, without_provenance_mut};
@@ -100,7 +90,7 @@ mod tests {
                 assert!(handles.iter().all(|handle| handle.pool == pool && handle.bits.is_whole()));
                 assert!(handles.iter().map(|handle| handle.bits.page().0).eq(pages.iter().copied()));
                 let mut numbers = vec![u32::MAX; pages.len()];
-                assert!(read(pool, handles, &mut numbers) && are_whole(pool, handles));
+                assert!(read(pool, handles, &mut numbers));
                 assert_eq!(numbers, pages);
             }
         }
@@ -126,7 +116,6 @@ mod tests {
                     let handles =
                         unsafe { std::slice::from_raw_parts(handles.as_ptr().cast(), handles.len()) };
                     assert!(!read(pool, handles, &mut vec![0; len as usize]), "{len} {at} {bits:?}");
-                    assert!(!are_whole(pool, handles), "{len} {at} {bits:?}");
                 }
             }
         }

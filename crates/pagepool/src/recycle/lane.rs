@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64,
 
 use crate::mem::page::PageIdx;
 use crate::recycle::lane_slots::{
-    LaneLines, LaneSlot, LaneSlots, SLOTS_A_LINE, prefetch_to_write, run_of_lives, take_run,
+    LaneLines, LaneSlot, LaneSlots, SLOTS_A_LINE, prefetch_to_write, run_of_lives, take_run, write_pages,
 };
 use crate::recycle::message::{Message, MessageQueue};
 use crate::stats::Counter;
@@ -242,17 +242,28 @@ impl Lane {
         free_until.wrapping_sub(at)
     }
 
-    /// Adds messages of the items' whole pages while there is room; returns how many. Call
+    /// Adds messages of whole pages while there is room; returns how many. Call
     /// [`after_push`](Self::after_push) next.
     #[inline(always)]
-    pub(crate) fn push_pages<T>(&self, items: &[T], page: impl Fn(&T) -> PageIdx) -> usize {
-        self.push_each(items, |item| Message::of_page(page(item)))
+    pub(crate) fn push_pages(&self, pages: &[u32]) -> usize {
+        self.push_runs(pages, write_pages)
     }
 
     /// Adds the items' messages, none of fragments, while there is room; returns how many. Call
     /// [`after_push`](Self::after_push) next.
     #[inline(always)]
     pub(crate) fn push_each<T>(&self, items: &[T], message: impl Fn(&T) -> Message) -> usize {
+        let slots = self.producer.slots;
+        self.push_runs(items, |run, items, phase| {
+            for (slot, item) in run.iter().zip(items) {
+                slots.write(slot, message(item), phase);
+            }
+        })
+    }
+
+    /// Calls `write` for runs of free slots and as many items, in order; returns how many items found room.
+    #[inline(always)]
+    fn push_runs<T>(&self, items: &[T], write: impl Fn(&[LaneSlot], &[T], u32)) -> usize {
         let end = &self.producer;
         let mut left = items;
         while !left.is_empty() {
@@ -266,11 +277,8 @@ impl Lane {
             }
             #[cfg(loom)]
             end.watch.touch();
-            let phase = end.phase.load(Ordering::Relaxed);
             let (now, later) = left.split_at(left.len().min(room.len()));
-            for (slot, item) in room.iter().zip(now) {
-                end.slots.write(slot, message(item), phase);
-            }
+            write(&room[..now.len()], now, end.phase.load(Ordering::Relaxed));
             end.next.store(next.wrapping_add(now.len()), Ordering::Release); // pairs with pages_pushed()
             left = later;
         }
@@ -556,7 +564,7 @@ mod tests {
             let lane = Lane::alone(size);
             for round in 0..10 * size as u32 {
                 let pages: Vec<u32> = (0..7 + round % 23).collect();
-                let pushed = lane.push_pages(&pages, |&page| PageIdx(page));
+                let pushed = lane.push_pages(&pages);
                 assert_eq!(pushed, pages.len().min(size), "lane of {size}, round {round}");
                 assert_eq!(lane.push(Message::of_page(PageIdx(99))), pushed < size);
                 let all: Vec<u32> = lane.take_all().into_iter().map(|message| message.page().0).collect();

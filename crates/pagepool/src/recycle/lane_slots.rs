@@ -1,14 +1,15 @@
 //! The slots of lanes: what a slot of a lane carries, and how runs of them are read. The protocol is in
 //! lane.rs.
 
-// UNSAFETY: slots are reached by address, and read without atomics when known to be written; one prefetch
-// instruction.
+// UNSAFETY: slots are reached by address, read without atomics when known to be written, and written in pairs;
+// one prefetch instruction.
 #![expect(unsafe_code)]
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::mem::page::PageIdx;
 use crate::recycle::message::{FRAG, LIFE, Message};
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
@@ -222,6 +223,42 @@ pub(crate) fn copy_run(run: &[LaneSlot], stop: u32, space: &mut [u32]) -> bool {
     others & stop == 0
 }
 
+/// Writes messages of whole pages into as many slots, in order.
+#[inline(always)]
+pub(crate) fn write_pages(slots: &[LaneSlot], pages: &[u32], phase: u32) {
+    let odd = slots.as_ptr().align_offset(size_of::<u64>()).min(slots.len());
+    let (first, slots) = slots.split_at(odd);
+    let (first_page, pages) = pages.split_at(odd);
+    let ((pairs, last), (page_pairs, last_page)) = (slots.as_chunks(), pages.as_chunks());
+    write_each(first, first_page, phase);
+    pairs.iter().zip(page_pairs).for_each(|(pair, pages)| write_pair(pair, pages, phase));
+    write_each(last, last_page, phase);
+}
+
+#[inline(always)]
+fn write_each(slots: &[LaneSlot], pages: &[u32], phase: u32) {
+    slots.iter().zip(pages).for_each(|(slot, page)| slot.write(Message::of_page(PageIdx(*page)), phase));
+}
+
+/// Writes two slots, the first at a multiple of 8 bytes.
+#[inline(always)]
+fn write_pair(slots: &[LaneSlot; 2], pages: &[u32; 2], phase: u32) {
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri, tsan)))))]
+    write_each(slots, pages, phase);
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri, tsan))))]
+    {
+        let twice = |half: u32| u64::from(half) << 32 | u64::from(half);
+        let words = (u64::from(pages[1]) << 32 | u64::from(pages[0])) << 2 | twice(phase);
+        debug_assert_eq!(words as u32, Message::of_page(PageIdx(pages[0])).bits() << 1 | phase);
+        // SAFETY: two slots are 8 bytes, and atomics. x86-64 makes an aligned store of 8 bytes visible at
+        // once, after all stores before it: what any thread sees could be two stores with Release.
+        unsafe {
+            std::arch::asm!("mov [{}], {}", in(reg) slots.as_ptr(), in(reg) words,
+                options(nostack, preserves_flags));
+        }
+    }
+}
+
 /// Fetches a line for writing, while other returns continue.
 #[inline(always)]
 pub(crate) fn prefetch_to_write(slot: &LaneSlot) {
@@ -232,4 +269,34 @@ pub(crate) fn prefetch_to_write(slot: &LaneSlot) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     let _ = slot;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_written_alike_singly_and_in_pairs() {
+        let lines = LaneLines::for_lanes(1, 64, false).expect("it is small").next().expect("one lane");
+        let slots = |from: usize, len: usize| -> Vec<&LaneSlot> {
+            (from..from + len).map(|at| lines.slots.at(at)).collect()
+        };
+        for (from, len, phase) in
+            (0..16).flat_map(|from| (0..=16 - from).map(move |len| (from, len, from as u32 & 1)))
+        {
+            slots(0, 16).iter().for_each(|slot| slot.word.store(u32::MAX, Ordering::Relaxed));
+            let pages: Vec<u32> = (0..len as u32).map(|at| (1 << 29 | at) - (at & 1)).collect();
+            write_pages(lines.slots.run(from, len), &pages, phase);
+            let written = slots(from, len);
+            for (slot, page) in written.iter().zip(&pages) {
+                let word = slot.word.load(Ordering::Relaxed);
+                assert_eq!(
+                    (word & 1, Message::from_bits(word >> 1)),
+                    (phase, Message::of_page(PageIdx(*page)))
+                );
+            }
+            let others = slots(0, from).into_iter().chain(slots(from + len, 16 - from - len));
+            assert!(others.into_iter().all(|slot| slot.word.load(Ordering::Relaxed) == u32::MAX));
+        }
+    }
 }
