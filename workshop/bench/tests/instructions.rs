@@ -33,7 +33,7 @@ const LIMITS: &[Limit] = &[
     limit("page_bulk32_handles", 8.0, Some(8.0)),
     limit("page_bulk64_handles", 6.3, Some(8.0)),
     limit("page_fifo1024", 34.5, None),
-    limit("page_fifo1024_touch", 71.5, None),
+    limit("page_fifo1024_touch", 69.5, None),
     limit("page_remote", 80.0, None),
     limit("page_remote_bulk32", 48.0, None),
     limit("page_ring", 62.0, None),
@@ -47,7 +47,7 @@ const LIMITS: &[Limit] = &[
     limit("alloc_8590_direct", 96.5, None),
     limit("arena_bulk64", 4.5, None),
     limit("arena_bulk64_refused", 24.0, None),
-    limit("drop_inpoll", 429.0, None), // both halves of the NIC, with its copies
+    limit("drop_inpoll", 393.5, None), // both halves of the NIC, with its copies
     limit("redirect_local", 1029.0, None),
     limit("frame_convert", 60.5, None),
     limit("skb_build_free", 211.0, None),

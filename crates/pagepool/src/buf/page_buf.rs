@@ -206,25 +206,26 @@ impl PageBuf {
     /// Address and length of the bytes for the packet.
     #[inline(always)]
     fn packet_place(&self) -> Option<(NonNull<u8>, usize)> {
-        let base = NonZeroUsize::new(self.pool.base)?;
+        let base = NonZeroUsize::new(self.pool.packet_base)?;
         let (start, len) = match self.bits.is_whole() {
             true => {
-                let (page, geometry) = (self.bits.whole_page(), &self.pool.geometry);
-                let start = geometry.start_of(page) as usize + geometry.packet_offset(page);
+                let (page, geometry) = (self.bits.bits(), &self.pool.geometry);
+                let start = geometry.base_page.times(page) as usize + geometry.colour_of(page) as usize;
                 (start, geometry.max_len as usize)
             }
             false => self.rare_packet_place(),
         };
-        let at = base.get() + start;
+        let at = base.get().wrapping_add(start);
         // SAFETY: a nonzero base plus an offset within its area does not wrap to 0.
         let at = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) };
         Some((at, len))
     }
 
-    /// Start in the area and length; a function of its own, to keep `packet` short.
+    /// Start in the area, less the headroom, and length; a function of its own, to keep `packet` short.
     #[inline(never)]
     fn rare_packet_place(&self) -> (usize, usize) {
-        (self.start() as usize + self.packet_offset(), self.packet_capacity())
+        let start = self.start() as usize + self.packet_offset();
+        (start.wrapping_sub(self.pool.geometry.headroom as usize), self.packet_capacity())
     }
 
     /// The device address of the first byte in the pool's first domain. `None` without domains, and after the

@@ -105,7 +105,12 @@ impl Geometry {
     /// Where the packet begins in a page: headroom and the page's colour.
     #[inline(always)]
     pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
-        let scaled = u64::from(page.0).wrapping_mul(self.colour_scale) >> 32;
-        (self.headroom + (scaled as u32 & self.colour_mask)) as usize
+        (self.headroom + self.colour_of(page.0.into())) as usize
+    }
+
+    /// The bytes by which a page's colour moves its packet.
+    #[inline(always)]
+    pub(crate) fn colour_of(&self, page: u64) -> u32 {
+        (page.wrapping_mul(self.colour_scale) >> 32) as u32 & self.colour_mask
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct PoolCore {
     pub(crate) owner: AtomicU64,
     /// Address of page 0; 0 for memory that the CPU cannot read.
     pub(crate) base: usize,
+    /// `base` plus the headroom; 0 like `base`.
+    pub(crate) packet_base: usize,
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
     /// `id` if the remote return of a plain page needs only its message: no sync, and fences are free.

@@ -71,7 +71,13 @@ impl BasePage {
     /// The offset of a page's first byte in its area, in bytes.
     #[inline(always)]
     pub(crate) fn start_of(self, page: PageIdx) -> u64 {
-        u64::from(page.0) * self.bytes
+        self.times(page.0.into())
+    }
+
+    /// The bytes of so many pages.
+    #[inline(always)]
+    pub(crate) fn times(self, pages: u64) -> u64 {
+        pages.wrapping_mul(self.bytes)
     }
 
     /// The number of the page that contains an offset; for an offset beyond the largest area a number

@@ -124,6 +124,7 @@ fn assemble(
     let make = |count: &Weak<_>| PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
+        packet_base: area.base().map_or(0, |base| base + geometry.headroom as usize),
         meta: area.records(),
         id,
         message_only_id,
