@@ -9,7 +9,8 @@
 //!        for its frame. Here a frame is a value, and all headroom is usable.
 //! Cost   32 bytes. A packet in one buffer costs nothing more; for others see `chain.rs`.
 
-// UNSAFETY: a packet that becomes a frame is taken apart without a drop; one prefetch instruction.
+// UNSAFETY: a packet that becomes a frame is taken apart without a drop; its bytes are reached by address; one
+// prefetch instruction.
 #![expect(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -145,7 +146,10 @@ impl XdpBuff {
     /// The packet's bytes in its first buffer; empty if the CPU cannot read them.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        self.head.bytes().map_or(&[], |bytes| &bytes[self.data as usize..self.end as usize])
+        let Some(start) = self.head.as_ptr() else { return &[] };
+        let (at, len) = self.span();
+        // SAFETY: I1, I3. The packet lies in its first buffer, and this owns it.
+        unsafe { std::slice::from_raw_parts(start.wrapping_add(at), len) }
     }
 
     /// Length of [`data`](Self::data), without computing its address.
@@ -174,6 +178,13 @@ impl XdpBuff {
     /// Offset and length of the packet in its first buffer.
     #[inline(always)]
     pub(crate) fn span(&self) -> (usize, usize) {
+        debug_assert!(
+            self.data <= self.end && self.end as usize <= self.head.len(),
+            "I1: a packet from {} to {} in a buffer of {} bytes",
+            self.data,
+            self.end,
+            self.head.len()
+        );
         (self.data as usize, (self.end - self.data) as usize)
     }
 
@@ -197,7 +208,10 @@ impl XdpBuff {
     /// The packet's bytes in its first buffer, mutable.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
-        self.head.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.data as usize..self.end as usize])
+        let Some(start) = self.head.as_ptr() else { return &mut [] };
+        let (at, len) = self.span();
+        // SAFETY: I1, I3. As in `data`, and the packet is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(start.wrapping_add(at), len) }
     }
 
     /// Swaps sender and receiver: MAC addresses, IPv4 or IPv6 addresses, and TCP or UDP ports. This turns a
