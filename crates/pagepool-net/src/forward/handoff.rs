@@ -8,13 +8,15 @@
 //!        sleep. It rings a last time when it is dropped, after its end of the ring.
 //! Cost   a slot of 32 bytes, a release store for 32 frames, no lock; a fence for each round. A full ring
 //!        returns the frame.
-//! Copies a frame is built of stores of 4 and 8 bytes. A load of 16 that follows at once waits until they are
-//!        in the cache, and they wait for the packet's lines. So frames move field by field: no call that may
-//!        panic is on their way, because its cleanup would require the frame in memory.
+//! Copies a frame is built of stores of 4 and 8 bytes. A load of 16 that soon follows waits until they are in
+//!        the cache, where stores arrive in order: behind the packet's, whose lines the other CPU has. So a
+//!        frame moves in registers or in words of 8 bytes. No call that may panic is on its way into `kept`,
+//!        because its cleanup would require the frame in memory.
 
-// UNSAFETY: frames are written behind a vector's end, without a call that may panic.
+// UNSAFETY: frames are written behind a vector's end, without a call that may panic, and moved in words.
 #![expect(unsafe_code)]
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +72,13 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
     let (frames, into) = RingBuffer::new(frames);
     let bell = Arc::new(Doorbell::new()?);
     Ok((
-        HandoffTx { kept: Vec::with_capacity(BATCH), frames, bell: LastRing(bell.clone()), owes: false },
+        HandoffTx {
+            kept: Vec::with_capacity(BATCH),
+            room: 0,
+            frames,
+            bell: LastRing(bell.clone()),
+            owes: false,
+        },
         HandoffRx { frames: into, fetched: 0, bell, armed: false },
     ))
 }
@@ -80,12 +88,31 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
 pub struct HandoffTx {
     /// Frames that are not in the ring yet. It has room for them.
     kept: Vec<XdpFrame>,
+    /// How many more frames surely fit.
+    room: usize,
     frames: Producer<XdpFrame>,
     /// After the ring's end: fields are dropped in this order.
     bell: LastRing,
     /// Whether a frame was put in since the last ring.
     owes: bool,
 }
+
+/// Moves a frame by words as small as the stores that built it: see "Copies" above.
+#[inline(always)]
+fn move_in_words(frame: &MaybeUninit<XdpFrame>, slot: &mut MaybeUninit<XdpFrame>) {
+    // SAFETY: a frame is so many words, which may be uninitialised.
+    let from = unsafe { &*frame.as_ptr().cast::<Words>() };
+    // SAFETY: so is its slot.
+    let to = unsafe { &mut *slot.as_mut_ptr().cast::<Words>() };
+    for (from, to) in from.iter().zip(to) {
+        // SAFETY: it is a borrow. The compiler would unite plain reads.
+        *to = unsafe { std::ptr::read_volatile(from) };
+    }
+}
+
+type Words = [MaybeUninit<u64>; size_of::<XdpFrame>() / 8];
+
+const _: () = assert!(size_of::<XdpFrame>().is_multiple_of(8) && align_of::<XdpFrame>() == 8, "whole words");
 
 /// Rings when it is dropped: for frames that were not flushed, and to signal that no more come.
 #[derive(Debug)]
@@ -103,29 +130,40 @@ impl HandoffTx {
     /// See [`handoff`] for an example.
     #[inline]
     pub fn send(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
-        let kept = self.kept.len();
-        if self.frames.is_abandoned() || self.frames.cached_slots() <= kept && self.frames.slots() <= kept {
+        if self.room == 0 {
+            self.room = self.frames.slots(); // none is kept now
+        }
+        if self.room == 0 || self.frames.is_abandoned() {
             return Err(frame);
         }
         let Some(place) = self.kept.spare_capacity_mut().first_mut() else { return Err(frame) };
         place.write(frame);
+        let kept = self.kept.len() + 1;
         // SAFETY: the entry behind the last was written just now, within the capacity.
-        unsafe { self.kept.set_len(kept + 1) };
-        self.owes = true;
+        unsafe { self.kept.set_len(kept) };
+        (self.room, self.owes) = (self.room - 1, true);
         // A caller that finds no room tries again, and may not flush.
-        if kept + 1 == BATCH || kept + 1 == self.frames.cached_slots() {
+        if kept == BATCH || self.room == 0 {
             self.publish();
         }
         Ok(())
     }
 
-    /// Puts the kept frames into the ring; drops them if the other end was dropped.
+    /// Moves the kept frames into the ring; drops them if the other end was dropped.
     fn publish(&mut self) {
         if self.frames.is_abandoned() {
-            self.kept.clear();
-        } else if let Ok(room) = self.frames.write_chunk_uninit(self.kept.len()) {
-            room.fill_from_iter(self.kept.drain(..));
+            return self.kept.clear();
         }
+        let kept = self.kept.len();
+        let Ok(mut slots) = self.frames.write_chunk_uninit(kept) else { return };
+        // SAFETY: the frames stay initialised behind the length, and the vector drops them no more.
+        unsafe { self.kept.set_len(0) };
+        let (first, wrapped) = slots.as_mut_slices();
+        for (frame, slot) in self.kept.spare_capacity_mut().iter().zip(first.iter_mut().chain(wrapped)) {
+            move_in_words(frame, slot);
+        }
+        // SAFETY: as many slots as frames, and each was written just now.
+        unsafe { slots.commit_all() };
     }
 
     /// Gives all frames to the other end, and wakes it if anything was sent since the last flush: call it
