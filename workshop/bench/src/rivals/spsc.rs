@@ -28,9 +28,10 @@ pub struct BurstSender<T, const N: usize = BURST>(Producer<Burst<T, N>>);
 
 pub struct BurstReceiver<T, const N: usize = BURST>(Consumer<Burst<T, N>>);
 
-/// A ring of [`CAPACITY`] elements.
+/// A ring of as many bursts as [`CAPACITY`] elements in bursts of [`BURST`]. More slots would be memory that
+/// the warm-up does not reach.
 pub fn ring<T: Send, const N: usize>() -> (BurstSender<T, N>, BurstReceiver<T, N>) {
-    let (sender, receiver) = RingBuffer::new(CAPACITY / N);
+    let (sender, receiver) = RingBuffer::new(CAPACITY / BURST);
     (BurstSender(sender), BurstReceiver(receiver))
 }
 
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn refuses_a_burst_that_does_not_fit_and_leaves_it_whole() {
         let (mut tx, mut rx) = ring::<usize, 1>();
-        (0..CAPACITY).for_each(|at| assert!(tx.push(&mut vec![at])));
+        (0..CAPACITY / BURST).for_each(|at| assert!(tx.push(&mut vec![at])));
         let mut burst = vec![7];
         assert!(!tx.push(&mut burst));
         assert_eq!(burst, [7]);
