@@ -4,13 +4,15 @@
  *     cc -O2 pagepool-cbench-remote.c $(pkg-config --cflags --libs pagepool) -lpthread -o remote
  *
  * The work is that of across.h. Buffers with handles are returned one by one or in bulk, also by a thread that
- * finds and reads the first byte of each ("read"); each burst of the ring has one batch. The pool's counters
- * prove that every page was returned by message.
+ * finds and reads the first byte of each ("read"), or makes a packet of each and frees it ("packet"); each burst
+ * of the ring has one batch. The pool's counters prove that every page was returned by message.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
+
+#include <pagepool_skb.h>
 
 #include "across.h"
 #include "bench.h"
@@ -64,6 +66,18 @@ static void read_bulk(void **burst)
     put_bulk(burst);
 }
 
+static struct pagepool_skb_cache *cache;
+
+static void packets(void **burst)
+{
+    for (int at = 0; at < BURST; at++) {
+        struct pagepool_skb *skb;
+        if (pagepool_skb_from_buf(cache, burst[at], 64, 60, &skb) != 0)
+            fail("pagepool_skb_from_buf");
+        pagepool_skb_put(skb);
+    }
+}
+
 static void fill_batch(void *pool, void **burst)
 {
     static unsigned next;
@@ -83,6 +97,7 @@ static const struct way ways[] = {
     {"remote bulk", fill_bulk, put_bulk},
     {"remote read", fill_one_by_one, read_one_by_one},
     {"remote read bulk", fill_bulk, read_bulk},
+    {"remote packet", fill_one_by_one, packets},
     {"remote batch", fill_batch, put_batch},
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
@@ -105,8 +120,11 @@ static void pin(int which)
 static void *return_all(void *unused)
 {
     pin(1);
+    if (pagepool_skb_cache_create(64, &cache) != 0)
+        fail("pagepool_skb_cache_create");
     for (size_t at = 0; at < WAYS; at++)
         return_across(&ways[at]);
+    pagepool_skb_cache_put(cache);
     return unused;
 }
 
