@@ -69,11 +69,13 @@ sender=${cpus%,*} own=${cpus#*,}
 slots=2048
 # Prints the command of program $1 for action $2 (drop, echo, forward) at MTU $3, to run between the hosts.
 program() {
-    local links='near0' mode vdev
+    local links='near0' mode vdev poll=''
     [ "$2" = forward ] && links='near0 near1'
+    # The peers never sleep. In drop, ours would sleep after each burst, and the sender would pay to wake it.
+    [ "$2" = drop ] && poll='--patience 1024'
     case $1 in
-    ours) echo "$rates ours $2 $links --mtu $3" ;;
-    equal) echo "$rates ours $2 $links --mtu $3 --ring $slots" ;;
+    ours) echo "$rates ours $2 $links --mtu $3 $poll" ;;
+    equal) echo "$rates ours $2 $links --mtu $3 --ring $slots $poll" ;;
     command) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --ring $slots" ;;
     unseen) [ -n "$pagepool" ] && echo "$pagepool $2 $links --yes --json --ring $slots --publish none" ;;
     ring) [ "$2" != drop ] && echo "$rates ours $2 $links --mtu $3 --by-ring" ;;
