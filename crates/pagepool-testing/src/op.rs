@@ -15,8 +15,6 @@ pub enum Op {
     AllocBatch(u8, u8),
     /// `alloc_frag` of `n` fourteenths of a page, and some bytes.
     AllocFrag(u8, u8),
-    /// Up to 7 fragments of `n` fourteenths of a page and some bytes, by `alloc_frag_bulk` or in runs.
-    AllocFrags(u8, u8),
     /// `alloc` of `n` fourteenths of a page, and some bytes.
     Alloc(u8, u8),
     /// Drops a buffer here.
@@ -102,8 +100,7 @@ impl Op {
             0 | 1 => Self::AllocPage(which),
             2 => Self::AllocBulk(which, amount),
             3 => Self::AllocBatch(which, amount),
-            4 => Self::AllocFrag(which, amount),
-            5 => Self::AllocFrags(which, amount),
+            4 | 5 => Self::AllocFrag(which, amount),
             6 => Self::Alloc(which, amount),
             7 => Self::Drop(which),
             8 | 9 => Self::DropRemote(which),

@@ -151,7 +151,6 @@ impl OpRun {
             Op::AllocBulk(pool, n) => self.alloc_bulk(pool as usize & 1, n as usize & 15),
             Op::AllocBatch(pool, n) => self.alloc_batch(pool as usize & 1, n as usize & 15),
             Op::AllocFrag(pool, size) => self.alloc_frag(pool as usize & 1, size),
-            Op::AllocFrags(which, size) => self.alloc_frags(which, size),
             Op::Alloc(pool, size) => self.alloc(pool as usize & 1, size),
             Op::Drop(at) => self.drop_buffer(at, Who::Main),
             Op::DropRemote(at) => self.drop_buffer(at, Who::OtherThread),

@@ -23,7 +23,7 @@ fn from_addrs(pool: &Bound, addrs: &[DeviceAddr]) -> Vec<PageBuf> {
 type Out = fn(&Bound) -> Vec<PageBuf>;
 
 /// Every call that gives buffers out, and how many pages they are in.
-const OUT: [(&str, usize, Out); 10] = [
+const OUT: [(&str, usize, Out); 9] = [
     ("alloc_page", 3, |pool| (0..3).map(|_| pool.alloc_page().unwrap()).collect()),
     ("alloc_bulk", 40, |pool| {
         let mut all = Vec::with_capacity(40);
@@ -47,11 +47,6 @@ const OUT: [(&str, usize, Out); 10] = [
     ("alloc, a page", 2, |pool| (0..2).map(|_| pool.alloc(4000).unwrap()).collect()),
     ("alloc, fragments", 2, |pool| (0..4).map(|_| pool.alloc(2000).unwrap()).collect()),
     ("alloc_frag", 3, |pool| (0..6).map(|_| pool.alloc_frag(2000).unwrap()).collect()),
-    ("alloc_frag_bulk", 3, |pool| {
-        let mut all = Vec::with_capacity(6);
-        assert_eq!(pool.alloc_frag_bulk(&mut all, 2000, 6), 6);
-        all
-    }),
     ("split_off", 1, |pool| {
         let mut buffer = pool.alloc_page().unwrap();
         let rest = buffer.split_off(1024).unwrap();

@@ -417,8 +417,7 @@ fn frags_of_one_page_return_while_pages_are_cut() {
 /// for.
 fn in_shared_messages(max_lanes: usize, ring_size: usize) -> (Scene, Bound, Vec<PageBuf>) {
     let (scene, pool) = scene(3, PoolParams { order: 1, ..small(max_lanes, ring_size) });
-    let mut out = Vec::with_capacity(6);
-    assert_eq!(pool.alloc_frag_bulk(&mut out, 2048, 6), 6);
+    let out = (0..6).map(|_| pool.alloc_frag(2048).unwrap()).collect();
     (scene, pool, out)
 }
 

@@ -42,8 +42,6 @@ const LIMITS: &[Limit] = &[
     limit("frag_2048_direct", 79.0, None),
     limit("frag_2048_lanes_left", 79.0, None), // lanes that nobody has cost nothing
     limit("frag_2048_lanes_idle", 118.5, None), // 64 idle ones together cost one look a page
-    limit("frag_2048_bulk64", 26.5, None),
-    limit("frag_2048_bulk64_halves", 163.0, None), // each page is opened and returns for two
     limit("alloc_8590_direct", 96.5, None),
     limit("arena_bulk64", 4.5, None),
     limit("arena_bulk64_refused", 24.0, None),

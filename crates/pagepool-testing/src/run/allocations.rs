@@ -81,22 +81,6 @@ impl OpRun {
         self.frag_or_page(pool, seen, predicted);
     }
 
-    pub(super) fn alloc_frags(&mut self, which: u8, amount: u8) {
-        let (pool, size, n) = (which as usize & 1, self.size(amount), 1 + amount as usize % 7);
-        let Some(real) = &self.pools[pool] else { return };
-        let mut buffers = Vec::with_capacity(n);
-        real.alloc_frag_bulk(&mut buffers, size, n);
-        let mut buffers = buffers.into_iter();
-        for _ in 0..n {
-            let (seen, predicted) = (buffers.next(), self.model.alloc_frag(pool, size));
-            let failed = predicted.is_none();
-            self.frag_or_page(pool, seen, predicted);
-            if failed {
-                break;
-            }
-        }
-    }
-
     pub(super) fn alloc(&mut self, pool: usize, size: u8) {
         let size = self.size(size);
         if size == 0 {

@@ -173,15 +173,12 @@ unsafe fn put_groups(path: ReturnPath, buffers: &mut [PageBuf]) {
 /// number of others.
 #[inline(always)]
 fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
-    // Almost always all have one pool and one kind.
-    let alike = match kind {
-        BufKind::Plain => handle_copy::read_whole(pool, buffers, &mut numbers[..buffers.len()]),
-        _ => handle_copy::read_frags(pool, buffers, &mut numbers[..buffers.len()]),
+    let run = match kind {
+        // Almost always all are.
+        BufKind::Plain if handle_copy::read_whole(pool, buffers, &mut numbers[..buffers.len()]) => return 0,
+        BufKind::Plain => run_of_plain(pool, buffers, numbers),
+        _ => 0,
     };
-    if alike {
-        return 0;
-    }
-    let run = if kind == BufKind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
     let mut left = 0;
     for at in run..buffers.len() {
         let buffer = &buffers[at];

@@ -70,14 +70,6 @@ impl HandleBits {
         Self::new(PageIdx(page.0 + (offset >> of.shift()) as u32), FragBits(bits))
     }
 
-    /// The fragment of `len` bytes (at least 1) that begins at `start` in the area, a multiple of 8.
-    #[inline(always)]
-    pub(crate) fn frag_from(of: BasePage, start: u64, len: usize) -> Self {
-        let kind = NOT_WHOLE | (len as u32).wrapping_sub(1) & LEN_MASK;
-        let in_base_page = start & (of.bytes() - 1) & !7;
-        Self(start >> of.shift() | in_base_page << (32 + LEN_BITS - 3) | u64::from(kind) << 32)
-    }
-
     /// The fragment of `len` bytes (at least 1) at any `offset` that the pool's `odd_bit` can encode.
     pub(crate) fn part(of: BasePage, page: PageIdx, offset: usize, len: usize, odd_bit: u32) -> Self {
         let odd = odd_bit & (offset as u32 & 1).wrapping_neg();
@@ -144,15 +136,6 @@ impl HandleBits {
         of.start_of(self.page()) + in_base_page
     }
 
-    /// Whether this and others are all fragments of one size. `differing` has the bits in which any differs
-    /// from this. Always false for the length that a page with references seems to have.
-    #[inline(always)]
-    pub(crate) fn are_frags_of_one_size(self, differing: u64) -> bool {
-        let FragBits(upper) = self.frag_bits();
-        let seems_with_refs = (upper ^ FragBits::MAY_HAVE_REFS.0) & LEN_MASK == 0;
-        !self.is_whole() && !seems_with_refs && differing >> 32 & u64::from(NOT_WHOLE | LEN_MASK) == 0
-    }
-
     #[inline(always)]
     pub(crate) fn frag_bits(self) -> FragBits {
         FragBits((self.0 >> 32) as u32)
@@ -177,7 +160,6 @@ mod tests {
                 is_at(of, bits, offset, len, 0);
                 let start = (of.bytes() << 10) + offset as u64;
                 assert_eq!(bits.start_in_eights(of), start);
-                assert_eq!(bits, HandleBits::frag_from(of, start, len));
                 assert_eq!(bits, HandleBits::part(of, PageIdx(1 << 10), offset, len, 0));
                 if len <= 2 << 20 {
                     is_at(of, bits, offset, len, ODD);
@@ -188,22 +170,6 @@ mod tests {
         assert!(!HandleBits::new(PageIdx(7), FragBits::MAY_HAVE_REFS).is_whole());
         assert!(HandleBits::whole(PageIdx(u32::MAX)).is_whole());
         assert_eq!(HandleBits::whole(PageIdx(7)).start_in_eights(BasePage::DEFAULT), 7 << 12);
-    }
-
-    #[test]
-    fn fragments_of_one_size_are_distinguished_from_all_else() {
-        let frag = |offset, len| HandleBits::frag(BasePage::DEFAULT, PageIdx(1 << 10), offset, len);
-        let with_refs = HandleBits::new(PageIdx(1 << 10), FragBits::MAY_HAVE_REFS);
-        let alike = |one: HandleBits, other: HandleBits| one.are_frags_of_one_size(one.bits() ^ other.bits());
-        assert!(alike(frag(0, 2048), frag(2048, 2048)) && alike(frag(0, 1), frag(70_000, 1)));
-        assert!(!alike(frag(0, 2048), frag(0, 2047)));
-        let whole = HandleBits::whole(PageIdx(1 << 10));
-        let longest = frag(0, (4 << 20) - 1); // as long as a page with references seems to be
-        for (one, other) in
-            [(whole, whole), (frag(0, 8), whole), (with_refs, with_refs), (longest, with_refs)]
-        {
-            assert!(!alike(one, other) && !alike(other, one), "{one:?} {other:?}");
-        }
     }
 
     #[test]

@@ -39,21 +39,6 @@ pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
     read_each(pool, buffers, numbers)
 }
 
-/// Copies the page numbers of fragments to `numbers`. Returns whether all are fragments of one size of this
-/// pool; if not, the numbers are meaningless.
-#[inline(always)]
-pub(crate) fn read_frags(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
-    let head_mask = pool.geometry.head_mask;
-    let Some(&PageBuf { bits: first, .. }) = buffers.first() else { return false };
-    let (mut pools, mut sizes) = (0, 0);
-    for (buffer, number) in buffers.iter().zip(numbers) {
-        pools |= buffer.pool.addr() ^ pool.addr();
-        sizes |= buffer.bits.bits() ^ first.bits();
-        *number = buffer.bits.head(head_mask).0;
-    }
-    pools == 0 && first.are_frags_of_one_size(sizes)
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

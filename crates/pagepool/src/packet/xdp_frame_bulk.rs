@@ -17,7 +17,7 @@ use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
 
 use crate::buf::batch::Batch;
-use crate::buf::bulk::{GivenUp, ReturnPath, put_frags, put_parted, taken};
+use crate::buf::bulk::{GivenUp, put_parted, taken};
 use crate::buf::page_buf::PageBuf;
 use crate::holders::tag::Tag;
 use crate::packet::chain::Chain;
@@ -190,8 +190,8 @@ pub fn put_packets(packets: &mut Vec<XdpBuff>) {
     // SAFETY: I1. They were taken out of the vector, and are not read again.
     let mut rest = unsafe { GivenUp::new(taken(packets)) };
     while let Some(chunk) = rest.next_chunk() {
-        if !put_plain(chunk) && !put_alone_in_frags(chunk) {
-            // SAFETY: I1. They were given up, and the lines above took none.
+        if !put_plain(chunk) {
+            // SAFETY: I1. They were given up, and the line above took none.
             unsafe { put_singly(chunk) };
         }
     }
@@ -219,30 +219,6 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
     });
     pool.own.counts.recycle_cached.add(put as u64);
     put > 0
-}
-
-/// Returns all packets, if each is alone in a fragment, and the fragments are of one pool and size. At most
-/// [`Batch::MAX`].
-#[inline(never)]
-fn put_alone_in_frags(packets: &[XdpBuff]) -> bool {
-    let PageBuf { pool, bits: first } = *packets[0].buffer();
-    if first.is_whole() {
-        return false;
-    }
-    let head_mask = pool.geometry.head_mask;
-    let (mut pools, mut sizes, mut single, mut numbers) = (0, 0, true, [0; Batch::MAX]);
-    for (packet, number) in packets.iter().zip(&mut numbers) {
-        let (head, alone) = packet.head();
-        pools |= head.pool.addr() ^ pool.addr();
-        sizes |= head.bits.bits() ^ first.bits();
-        single &= alone;
-        *number = head.bits.head(head_mask).0;
-    }
-    let put = pools == 0 && first.are_frags_of_one_size(sizes) && single;
-    if put {
-        put_frags(ReturnPath::Dropped, pool, &numbers[..packets.len()]);
-    }
-    put
 }
 
 /// # Safety

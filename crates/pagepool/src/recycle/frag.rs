@@ -50,24 +50,6 @@ impl FragState {
         (self.page, offset as usize)
     }
 
-    /// Cuts up to `n` fragments of `size`, each of `step` bytes, as the room allows. Returns the page, the
-    /// offset of the first, and how many. At least one fits, and `n` is at least 1.
-    #[inline(always)]
-    pub(crate) fn cut_many(
-        &mut self,
-        size: usize,
-        step: u32,
-        page_size: u32,
-        n: usize,
-    ) -> (PageIdx, usize, usize) {
-        debug_assert!(self.fits(size) && step <= self.room, "I1: {step} bytes of {}", self.room);
-        let offset = page_size - self.room;
-        let n = n.min((self.room / step) as usize);
-        self.room -= n as u32 * step;
-        self.handed += n as u64 * (ONE_FRAG + size as u64);
-        (self.page, offset as usize, n)
-    }
-
     /// Gives the rest of the page to the last fragment, which reports `more` bytes for it.
     #[inline(always)]
     pub(crate) fn exhaust(&mut self, more: usize) {
@@ -119,22 +101,6 @@ mod tests {
         let mut frag = FragState::NONE;
         assert!(!frag.fits(0) && !frag.fits(1));
         assert_eq!(frag.close(), None);
-    }
-
-    #[test]
-    fn many_are_what_as_many_calls_for_one_are() {
-        let (mut one, mut many) = (FragState::NONE, FragState::NONE);
-        one.open(PageIdx(8), 32 << 10);
-        many.open(PageIdx(8), 32 << 10);
-        for (n, got) in [(4, 4), (100, 11)] {
-            let (page, offset, cut) = many.cut_many(2090, 2112, 32 << 10, n);
-            assert_eq!(cut, got);
-            let singly: Vec<_> = (0..cut).map(|_| one.cut(2090, 2112, 32 << 10)).collect();
-            assert_eq!((page, offset), singly[0]);
-            assert_eq!(offset + (cut - 1) * 2112, singly[cut - 1].1);
-            assert_eq!((one.room, one.handed), (many.room, many.handed));
-        }
-        assert!(!many.fits(2090));
     }
 
     #[test]

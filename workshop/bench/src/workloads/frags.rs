@@ -1,9 +1,7 @@
 //! Fragments of order-3 pages: the question of the thread "page_pool: introduce page_pool_alloc() API"
 //! (netdev, 2023).
 
-use std::hint::black_box;
-
-use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams, put_bulk};
+use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
 
 use super::remote::relay;
 use crate::measure::counted::{Moves, Rule};
@@ -31,16 +29,6 @@ pub const TABLE: &[Workload] = &[
     Workload::new("frag_2090_burst64", frag_burst64)
         .about("allocate 64 fragments of 2090 bytes, drop 64, one call each")
         .rules(IN_PLACE_15),
-    Workload::new("frag_2048_bulk64", || frag_in_bulk(5))
-        .about(
-            "allocate 64 fragments of 2048 bytes of a page of 128 KiB in one call, return them in one call",
-        )
-        .batch(64)
-        .rules(&[Rule(&["alloc_fast"], Moves::Share(1, 64)), Rule(&["recycle_cached"], Moves::Share(1, 64))]),
-    Workload::new("frag_2048_bulk64_halves", || frag_in_bulk(0))
-        .about("allocate 64 fragments of 2048 bytes, two of each page, in one call, return them in one call")
-        .batch(64)
-        .rules(IN_PLACE_2),
     Workload::new("frag_2048_direct", || beside_lanes(0, false))
         .about("allocate a fragment of 2048 bytes, half of a page; drop it")
         .rules(IN_PLACE_2),
@@ -106,17 +94,6 @@ fn frag_burst64() -> Result<Ready, String> {
     let mut burst = Vec::with_capacity(64);
     let run = move |pool: &Bound, n| pools::in_bursts(n, 64, &mut burst, || frag(pool), Vec::clear);
     pools::one_core(order3(), run)
-}
-
-fn frag_in_bulk(order: u8) -> Result<Ready, String> {
-    let mut burst = Vec::with_capacity(64);
-    pools::one_core(PoolParams { order, ..PoolParams::default() }, move |pool: &Bound, n| {
-        for _ in 0..n / 64 {
-            assert_eq!(pool.alloc_frag_bulk(&mut burst, 2048, 64), 64, "the arena is larger");
-            black_box(&*burst);
-            put_bulk(&mut burst);
-        }
-    })
 }
 
 fn alloc_direct() -> Result<Ready, String> {
