@@ -71,7 +71,7 @@ slots=2048
 program() {
     local links='near0' mode vdev poll=''
     [ "$2" = forward ] && links='near0 near1'
-    # The peers never sleep. In drop, ours would sleep after each burst, and the sender would pay to wake it.
+    # The peers never sleep. Without this, ours sleeps after each burst of drop, and the sender pays to wake it.
     [ "$2" = drop ] && poll='--patience 1024'
     case $1 in
     ours) echo "$rates ours $2 $links --mtu $3 $poll" ;;

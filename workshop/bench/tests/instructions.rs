@@ -35,7 +35,7 @@ const LIMITS: &[Limit] = &[
     limit("page_fifo1024", 34.5, None),
     limit("page_fifo1024_touch", 69.5, None),
     limit("page_remote", 80.0, None),
-    limit("page_remote_bulk32", 48.0, None),
+    limit("page_remote_bulk32", 45.0, None),
     limit("page_ring", 62.0, None),
     limit("page_slow", 236.0, None),
     limit("frag_2090_direct", 46.5, None),

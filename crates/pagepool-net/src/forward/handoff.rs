@@ -6,12 +6,12 @@
 //!        the other's index for each frame.
 //! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, because the receiver may
 //!        sleep. It rings a last time when it is dropped, after its end of the ring.
-//! Cost   a slot of 32 bytes, a release store for 32 frames, no lock; a fence for each round. A full ring
-//!        returns the frame.
-//! Copies a frame is built of stores of 4 and 8 bytes. A load of 16 that soon follows waits until they are in
-//!        the cache, where stores arrive in order: behind the packet's, whose lines the other CPU has. So a
-//!        frame moves in registers or in words of 8 bytes. No call that may panic is on its way into `kept`,
-//!        because its cleanup would require the frame in memory.
+//! Cost   a slot of 32 bytes, a release store for 32 frames (fewer if the ring is nearly full), no lock; a
+//!        fence for each round. A full ring returns the frame.
+//! Copies a frame is built by stores of 4 and 8 bytes. A load of 16 bytes that soon follows must wait until
+//!        they reach the cache. Stores reach it in order, so they wait behind stores to the packet, whose
+//!        lines the other CPU holds. So a frame moves in registers or in small words. The path into `kept`
+//!        has no call that may panic, because its cleanup would require the frame in memory.
 
 // UNSAFETY: frames are written behind a vector's end, without a call that may panic, and moved in words.
 #![expect(unsafe_code)]
@@ -88,7 +88,7 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
 pub struct HandoffTx {
     /// Frames that are not in the ring yet. It has room for them.
     kept: Vec<XdpFrame>,
-    /// How many more frames surely fit.
+    /// How many more frames fit for certain; there may be room for more.
     room: usize,
     frames: Producer<XdpFrame>,
     /// After the ring's end: fields are dropped in this order.
@@ -97,15 +97,15 @@ pub struct HandoffTx {
     owes: bool,
 }
 
-/// Moves a frame by words as small as the stores that built it: see "Copies" above.
+/// Moves a frame in words of 8 bytes: see "Copies" above. Words of 4 are no faster.
 #[inline(always)]
 fn move_in_words(frame: &MaybeUninit<XdpFrame>, slot: &mut MaybeUninit<XdpFrame>) {
-    // SAFETY: a frame is so many words, which may be uninitialised.
+    // SAFETY: a frame is so many aligned words (asserted below), which may be uninitialised.
     let from = unsafe { &*frame.as_ptr().cast::<Words>() };
-    // SAFETY: so is its slot.
+    // SAFETY: the slot has the same layout, and is borrowed exclusively.
     let to = unsafe { &mut *slot.as_mut_ptr().cast::<Words>() };
     for (from, to) in from.iter().zip(to) {
-        // SAFETY: it is a borrow. The compiler would unite plain reads.
+        // SAFETY: it is a borrow. Volatile, because the compiler would merge plain reads into wider ones.
         *to = unsafe { std::ptr::read_volatile(from) };
     }
 }
@@ -126,12 +126,12 @@ impl Drop for LastRing {
 
 impl HandoffTx {
     /// Hands a frame over. Returns it if there is no room, or if the other end was dropped. The other end
-    /// gets it with the next [`flush`](Self::flush), or with 31 more frames, but is woken only by a flush.
-    /// See [`handoff`] for an example.
+    /// gets it with the next [`flush`](Self::flush), with 31 more frames, or when the ring is full, but is
+    /// woken only by a flush. See [`handoff`] for an example.
     #[inline]
     pub fn send(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         if self.room == 0 {
-            self.room = self.frames.slots(); // none is kept now
+            self.room = self.frames.slots(); // `kept` is empty: see below
         }
         if self.room == 0 || self.frames.is_abandoned() {
             return Err(frame);
@@ -142,7 +142,7 @@ impl HandoffTx {
         // SAFETY: the entry behind the last was written just now, within the capacity.
         unsafe { self.kept.set_len(kept) };
         (self.room, self.owes) = (self.room - 1, true);
-        // A caller that finds no room tries again, and may not flush.
+        // Publish when the room is used up, too: a caller that is refused may retry without a flush.
         if kept == BATCH || self.room == 0 {
             self.publish();
         }
@@ -203,11 +203,17 @@ impl HandoffRx {
             self.fetched = self.fetch();
         }
         self.fetched = self.fetched.checked_sub(1)?;
+        self.take()
+    }
+
+    /// [`recv`](Self::recv) for a frame that is only sent on: its packet is not prefetched.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<XdpFrame> {
         self.frames.pop().ok()
     }
 
-    /// Prefetches the first lines of the next packets; returns how many there are, up to 32. The sender's CPU
-    /// has them, and one by one each would take a transfer.
+    /// Prefetches the first lines of the next packets; returns how many there are, up to 32. They are in the
+    /// sender's cache, and so their transfers overlap.
     fn fetch(&mut self) -> usize {
         let there = self.there().min(BATCH);
         let Ok(next) = self.frames.read_chunk(there) else { return 0 };
@@ -226,7 +232,7 @@ impl HandoffRx {
     }
 
     /// Appends the oldest frames to `frames`, as many as fit its capacity: it never allocates. Returns how
-    /// many. Prefetches the first line of each packet. Costs less than [`recv`](Self::recv) for each.
+    /// many. Prefetches the first lines of up to 32 packets. Costs less than [`recv`](Self::recv) for each.
     ///
     /// ```
     /// # use pagepool::{XdpFrame, XdpFrameBulk};
@@ -246,7 +252,10 @@ impl HandoffRx {
         let Ok(taken) = self.frames.read_chunk(self.there().min(room)) else { return 0 };
         let mut n = 0;
         for (place, frame) in frames.spare_capacity_mut().iter_mut().zip(taken) {
-            place.write(frame).prefetch();
+            let frame = place.write(frame);
+            if n < BATCH {
+                frame.prefetch();
+            }
             n += 1;
         }
         // SAFETY: as many entries behind the last were written just now, within the capacity.
@@ -353,7 +362,7 @@ impl Drop for HandoffRx {
     fn drop(&mut self) {
         // No more than one ring: an equally fast sender would keep this thread here.
         for _ in 0..self.frames.buffer().capacity() {
-            if self.recv().is_none() {
+            if self.take().is_none() {
                 break;
             }
         }

@@ -223,7 +223,7 @@ impl Port {
         for at in 0..self.inlets.len() {
             let until = taken + budget;
             while taken < until
-                && let Some(frame) = self.inlets[at].recv()
+                && let Some(frame) = self.inlets[at].take()
             {
                 taken += 1;
                 if let Err(frame) = self.send_on(frame) {

@@ -114,7 +114,7 @@ fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
 
 /// How buffers return.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReturnPath {
+enum ReturnPath {
     /// Like dropped buffers.
     Dropped,
     /// Through the locked ring.
@@ -174,7 +174,7 @@ unsafe fn put_groups(path: ReturnPath, buffers: &mut [PageBuf]) {
 #[inline(always)]
 fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     let run = match kind {
-        // Almost always all are.
+        // Almost always all are plain pages of this pool.
         BufKind::Plain if handle_copy::read_whole(pool, buffers, &mut numbers[..buffers.len()]) => return 0,
         BufKind::Plain => run_of_plain(pool, buffers, numbers),
         _ => 0,
@@ -205,7 +205,7 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
 
 /// Returns fragments of one pool, given by their pages. Looks up the owner for each page, because the sync of
 /// a complete page is a callback.
-pub(crate) fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
+fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
     let mut rest = FragsToPut { path, pool, frags };
     // Usually all are of one page: checked without a branch for each. Only the owner's path uses it.
     let alike =

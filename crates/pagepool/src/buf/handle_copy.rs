@@ -1,6 +1,6 @@
 //! Converts page numbers into handles, and handles into page numbers, many at once.
 //!
-//! Who    the owner: between its cache and a vector of buffers.
+//! Who    the owner, between its cache and a vector of buffers; any thread that returns buffers in bulk.
 //! How    eight at a time, without a branch per buffer; in vector registers if the CPU has AVX2.
 
 // UNSAFETY: calls of functions compiled for AVX2; tests read the written handles as such.

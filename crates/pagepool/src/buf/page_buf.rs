@@ -216,12 +216,13 @@ impl PageBuf {
             false => self.rare_packet_place(),
         };
         let at = base.get().wrapping_add(start);
-        // SAFETY: a nonzero base plus an offset within its area does not wrap to 0.
+        // SAFETY: `packet_base` has the headroom that `start` lacks: the sum is an address in the area, not 0.
         let at = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) };
         Some((at, len))
     }
 
-    /// Start in the area, less the headroom, and length; a function of its own, to keep `packet` short.
+    /// The packet's offset in the area minus the headroom, which `packet_base` has, and its length. A function
+    /// of its own, to keep `packet` short.
     #[inline(never)]
     fn rare_packet_place(&self) -> (usize, usize) {
         let start = self.start() as usize + self.packet_offset();

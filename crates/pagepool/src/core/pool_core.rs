@@ -62,7 +62,7 @@ pub(crate) struct PoolCore {
     pub(crate) owner: AtomicU64,
     /// Address of page 0; 0 for memory that the CPU cannot read.
     pub(crate) base: usize,
-    /// `base` plus the headroom; 0 like `base`.
+    /// `base` plus the headroom; 0 if `base` is 0.
     pub(crate) packet_base: usize,
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,

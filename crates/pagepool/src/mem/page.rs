@@ -74,7 +74,7 @@ impl BasePage {
         self.times(page.0.into())
     }
 
-    /// The bytes of so many pages.
+    /// The bytes of `pages` base pages.
     #[inline(always)]
     pub(crate) fn times(self, pages: u64) -> u64 {
         pages.wrapping_mul(self.bytes)

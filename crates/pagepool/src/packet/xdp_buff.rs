@@ -148,7 +148,7 @@ impl XdpBuff {
     pub fn data(&self) -> &[u8] {
         let Some(start) = self.head.as_ptr() else { return &[] };
         let (at, len) = self.span();
-        // SAFETY: I1, I3. The packet lies in its first buffer, and this owns it.
+        // SAFETY: I1, I3. `data..end` lies in the first buffer, which this packet owns.
         unsafe { std::slice::from_raw_parts(start.wrapping_add(at), len) }
     }
 

@@ -261,7 +261,8 @@ impl Lane {
         })
     }
 
-    /// Calls `write` for runs of free slots and as many items, in order; returns how many items found room.
+    /// Calls `write` with each run of free slots and as many items, in order; returns how many items found
+    /// room.
     #[inline(always)]
     fn push_runs<T>(&self, items: &[T], write: impl Fn(&[LaneSlot], &[T], u32)) -> usize {
         let end = &self.producer;

@@ -16,6 +16,9 @@ use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{AtomicU32, Ordering};
 use crate::sys::table::Table;
 
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<[LaneSlot; 2]>() == size_of::<u64>(), "one store writes two slots");
+
 /// Slots in a cache line; few under loom, whose models have small lanes.
 pub(crate) const SLOTS_A_LINE: usize = if cfg!(loom) { 2 } else { 16 };
 
@@ -243,15 +246,15 @@ fn write_each(slots: &[LaneSlot], pages: &[u32], phase: u32) {
 /// Writes two slots, the first at a multiple of 8 bytes.
 #[inline(always)]
 fn write_pair(slots: &[LaneSlot; 2], pages: &[u32; 2], phase: u32) {
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri, tsan)))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri, pagepool_tsan)))))]
     write_each(slots, pages, phase);
-    #[cfg(all(target_arch = "x86_64", not(any(loom, miri, tsan))))]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri, pagepool_tsan))))]
     {
         let twice = |half: u32| u64::from(half) << 32 | u64::from(half);
         let words = (u64::from(pages[1]) << 32 | u64::from(pages[0])) << 2 | twice(phase);
         debug_assert_eq!(words as u32, Message::of_page(PageIdx(pages[0])).bits() << 1 | phase);
-        // SAFETY: two slots are 8 bytes, and atomics. x86-64 makes an aligned store of 8 bytes visible at
-        // once, after all stores before it: what any thread sees could be two stores with Release.
+        // SAFETY: two slots are 8 bytes of atomics, aligned to 8. On x86-64 such a store becomes visible as a
+        // whole, after all earlier stores. So every thread sees what two Release stores could have produced.
         unsafe {
             std::arch::asm!("mov [{}], {}", in(reg) slots.as_ptr(), in(reg) words,
                 options(nostack, preserves_flags));

@@ -1,7 +1,7 @@
 //! A bare ring between two threads: it hands over buffers in the two-core workloads, and is their floor.
 //!
-//! What   `rtrb`'s ring of 1024 elements, moved in bursts of a fixed size, each in cache lines of its own:
-//!        one copy of memory per side.
+//! What   `rtrb`'s ring of 32 bursts of a fixed size (of 32 elements, unless one element holds many), each in
+//!        cache lines of its own: one copy of memory per side.
 //! Who    [`BurstSender`] belongs to one thread, [`BurstReceiver`] to another; both are `Send`, neither is
 //!        `Clone`.
 //! Absent on purpose: elements sent after the receiver ended are not dropped.
@@ -28,8 +28,8 @@ pub struct BurstSender<T, const N: usize = BURST>(Producer<Burst<T, N>>);
 
 pub struct BurstReceiver<T, const N: usize = BURST>(Consumer<Burst<T, N>>);
 
-/// A ring of as many bursts as [`CAPACITY`] elements in bursts of [`BURST`]. More slots would be memory that
-/// the warm-up does not reach.
+/// A ring of [`CAPACITY`] / [`BURST`] slots, each for one burst, whatever its size. The warm-up would not reach
+/// all slots of a larger ring.
 pub fn ring<T: Send, const N: usize>() -> (BurstSender<T, N>, BurstReceiver<T, N>) {
     let (sender, receiver) = RingBuffer::new(CAPACITY / BURST);
     (BurstSender(sender), BurstReceiver(receiver))

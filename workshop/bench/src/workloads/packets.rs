@@ -23,7 +23,7 @@ use super::owner::CACHE_ONLY;
 /// NAPI's budget.
 const BUDGET: usize = 64;
 /// Polls of completed frames on their way to the second core.
-const BULKS: usize = 8;
+const BULKS: usize = 16;
 /// All pages return through the cache, none from the arena.
 const IN_POLL: &[Rule] = CACHE_ONLY;
 /// As [`IN_POLL`], but packets of three buffers give no exact total.
