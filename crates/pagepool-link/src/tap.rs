@@ -98,8 +98,8 @@ impl Tap {
     }
 
     /// Turns on checksum offload and TCP segmentation offload (TSO): the reader of a frame computes checksums
-    /// and segments it. Requires [headers](Self::has_header), which say so. The next file that is attached to the
-    /// interface ends it.
+    /// and segments it. Requires [headers](Self::has_header), which say so. The next file that is attached to
+    /// the interface ends it.
     pub fn leave_offloads(&self) -> Result<(), LinkError> {
         if !self.has_header() {
             let (value, range) = (self.name.clone(), "one of `Tap::open_with_header`");

@@ -97,23 +97,6 @@ pub struct HandoffTx {
     owes: bool,
 }
 
-/// Moves a frame in words of 8 bytes: see "Copies" above. Words of 4 are no faster.
-#[inline(always)]
-fn move_in_words(frame: &MaybeUninit<XdpFrame>, slot: &mut MaybeUninit<XdpFrame>) {
-    // SAFETY: a frame is so many aligned words (asserted below), which may be uninitialised.
-    let from = unsafe { &*frame.as_ptr().cast::<Words>() };
-    // SAFETY: the slot has the same layout, and is borrowed exclusively.
-    let to = unsafe { &mut *slot.as_mut_ptr().cast::<Words>() };
-    for (from, to) in from.iter().zip(to) {
-        // SAFETY: it is a borrow. Volatile, because the compiler would merge plain reads into wider ones.
-        *to = unsafe { std::ptr::read_volatile(from) };
-    }
-}
-
-type Words = [MaybeUninit<u64>; size_of::<XdpFrame>() / 8];
-
-const _: () = assert!(size_of::<XdpFrame>().is_multiple_of(8) && align_of::<XdpFrame>() == 8, "whole words");
-
 /// Rings when it is dropped: for frames that were not flushed, and to signal that no more come.
 #[derive(Debug)]
 struct LastRing(Arc<Doorbell>);
@@ -183,6 +166,23 @@ impl Drop for HandoffTx {
         self.publish();
     }
 }
+
+/// Moves a frame in words of 8 bytes: see "Copies" above. Words of 4 are no faster.
+#[inline(always)]
+fn move_in_words(frame: &MaybeUninit<XdpFrame>, slot: &mut MaybeUninit<XdpFrame>) {
+    // SAFETY: a frame is so many aligned words (asserted below), which may be uninitialised.
+    let from = unsafe { &*frame.as_ptr().cast::<Words>() };
+    // SAFETY: the slot has the same layout, and is borrowed exclusively.
+    let to = unsafe { &mut *slot.as_mut_ptr().cast::<Words>() };
+    for (from, to) in from.iter().zip(to) {
+        // SAFETY: it is a borrow. Volatile, because the compiler would merge plain reads into wider ones.
+        *to = unsafe { std::ptr::read_volatile(from) };
+    }
+}
+
+type Words = [MaybeUninit<u64>; size_of::<XdpFrame>() / 8];
+
+const _: () = assert!(size_of::<XdpFrame>().is_multiple_of(8) && align_of::<XdpFrame>() == 8, "whole words");
 
 /// The receiving end of a [`handoff`]: at a port of a forwarder, or owned by your thread.
 #[derive(Debug)]

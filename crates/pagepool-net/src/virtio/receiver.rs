@@ -233,8 +233,8 @@ impl Receiver {
         self.given.len() + self.chain.held() + self.leaked
     }
 
-    /// Drops all buffers, to which the device has no more access; returns how many
-    /// buffers there were.
+    /// Drops all buffers, to which the device has no more access; returns how many buffers there
+    /// were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held() - self.leaked;
         self.chain.clear();

@@ -274,8 +274,8 @@ impl Sender {
         self.whole.len() + self.held + self.leaked
     }
 
-    /// Drops all frames, to which the device has no more access; returns how many
-    /// buffers they had.
+    /// Drops all frames, to which the device has no more access; returns how many buffers they
+    /// had.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held() - self.leaked;
         self.whole.clear();

@@ -207,9 +207,6 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
 /// a complete page is a callback.
 fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
     let mut rest = FragsToPut { path, pool, frags };
-    // Usually all are of one page: checked without a branch for each. Only the owner's path uses it.
-    let alike =
-        pool.owner_here().is_some() && frags.iter().fold(0, |others, &frag| others | (frag ^ frags[0])) == 0;
     while let Some(&page) = rest.frags.first() {
         let Some(owner) = pool.owner_here() else {
             let all = std::mem::take(&mut rest.frags);
@@ -219,10 +216,7 @@ fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
             };
         };
         // Counts those of one page together.
-        let n = match alike {
-            true => rest.frags.len(),
-            false => rest.frags.iter().take_while(|&&other| other == page).count(),
-        };
+        let n = rest.frags.iter().take_while(|&&other| other == page).count();
         rest.frags = &rest.frags[n..]; // before a callback, which may panic
         pool.frags_here(owner, PageIdx(page), n as u32, path == ReturnPath::Ring);
     }

@@ -77,7 +77,7 @@ impl BasePage {
     /// The bytes of `pages` base pages.
     #[inline(always)]
     pub(crate) fn times(self, pages: u64) -> u64 {
-        pages.wrapping_mul(self.bytes)
+        pages * self.bytes
     }
 
     /// The number of the page that contains an offset; for an offset beyond the largest area a number

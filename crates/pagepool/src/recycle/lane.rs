@@ -14,9 +14,9 @@
 //!        life that a message carries. It is written before the slot and read after it.
 //! Runs   the producer knows the next slot's address, and up to which slot of its line all are free: a run.
 //!        What changes between lines and laps is checked once per run.
-//! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Slots travel
-//!        between cores sixteen a line, once in each direction. The owner takes a line by one Acquire load
-//!        of its last slot and a copy.
+//! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Pages in bulk, on
+//!        x86-64: a store for two slots, and `next` once per line. Slots travel between cores sixteen a line,
+//!        once in each direction. The owner takes a line by one Acquire load of its last slot and a copy.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so a thread that loaded
 //!        one of this lap may read all before it without a race: the producer rewrites none before `at` says
 //!        that it was taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot; light
