@@ -38,7 +38,24 @@ pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     // Only the owner's path is here; the others are a tail call and cost this one no stack frame.
     if !bits.is_whole() || !pool.owner_here().is_some_and(|owner| put_plain_here(pool, owner, buffers)) {
         // SAFETY: I1. They were removed from the vector, are not read again, and none was copied.
-        unsafe { put_chunks(buffers) };
+        unsafe { put_otherwise(buffers) };
+    }
+}
+
+/// # Safety
+/// As for [`put_parted`], with any number of buffers above 0.
+#[inline(never)]
+unsafe fn put_otherwise(buffers: &mut [PageBuf]) {
+    let PageBuf { pool, bits } = buffers[0];
+    // A burst from another thread usually returns as a whole.
+    if bits.is_whole() && pool.owner_here().is_none() && put_handles_remote(pool, buffers) {
+        return;
+    }
+    match buffers.len() {
+        // SAFETY: the caller gives them up, and none was copied.
+        ..=Batch::MAX => unsafe { put_groups(ReturnPath::Dropped, buffers) },
+        // SAFETY: as above.
+        _ => unsafe { put_chunks(buffers) },
     }
 }
 
@@ -100,7 +117,7 @@ fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool
 }
 
 /// Returns buffers through this thread's lane, unless there are too many.
-#[inline(never)]
+#[inline(always)]
 fn put_handles_remote(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
     let Some(lane) = pool.message_only_lane() else { return false };
     let mut numbers = [0; Batch::MAX];

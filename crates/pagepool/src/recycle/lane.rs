@@ -12,11 +12,12 @@
 //!        pool, which may be freed by then (Linux had that bug until 271683bb2cf3).
 //! Lives  the lanes of a pool with lives have a second word for each slot, at a fixed distance from it: the
 //!        life that a message carries. It is written before the slot and read after it.
-//! Runs   the producer knows the next slot's address, and up to which slot of its line all are free: a run.
-//!        What changes between lines and laps is checked once per run.
-//! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Pages in bulk, on
-//!        x86-64: a store for two slots, and `next` once per line. Slots travel between cores sixteen a line,
-//!        once in each direction. The owner takes a line by one Acquire load of its last slot and a copy.
+//! Runs   the producer knows the next slot's address, and up to which slot all are free: a run of up to four
+//!        lines. What changes between runs and laps is checked once per run, which fetches the next one.
+//! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Pages in bulk:
+//!        `next` once per run, and on x86-64 with AVX a store for four slots of a whole line. Slots travel
+//!        between cores sixteen a line, once in each direction. The owner takes a line by one Acquire load of
+//!        its last slot and a copy.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so a thread that loaded
 //!        one of this lap may read all before it without a race: the producer rewrites none before `at` says
 //!        that it was taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot; light
@@ -25,8 +26,8 @@
 //!        For observers: next_run (next; lap_start, Release) and push (frags; next, Release) -> pages_pushed
 //!        (lap_start, Acquire; next, Acquire; frags).
 
-// UNSAFETY: slots are reached by address, and read without atomics when known to be written; one prefetch
-// instruction.
+// UNSAFETY: slots are reached by address, and read without atomics when known to be written, as are two words
+// that only the reading thread writes; one prefetch instruction.
 #![expect(unsafe_code)]
 
 use std::mem::offset_of;
@@ -53,8 +54,9 @@ pub(crate) const DETACHED: u32 = 1;
 /// In a [`Lane`]'s flags: the owner found no page and may sleep. The returning thread wakes it.
 pub(crate) const STARVED: u32 = 2;
 
-/// Slots that a producer fetches ahead: a line takes about as long from the other core as this many returns.
-const AHEAD: usize = 4 * SLOTS_A_LINE;
+/// Slots of a producer's run. A line takes about as long from the other core as this many returns. Few under
+/// loom, whose models have small lanes.
+const RUN_SLOTS: usize = if cfg!(loom) { SLOTS_A_LINE } else { 4 * SLOTS_A_LINE };
 
 /// One returning thread's messages to the owner of one pool.
 #[derive(Debug)]
@@ -83,7 +85,7 @@ unsafe impl Sync for Lane {}
 struct LaneProducer {
     /// The next message's slot; written only by the claiming thread.
     next: AtomicPtr<LaneSlot>,
-    /// Slots before this one, in the line of `next`, are free.
+    /// Slots before this one, in the lap of `next`, are free.
     until: AtomicPtr<LaneSlot>,
     phase: PlainU32,
     flags: AtomicU32,
@@ -189,19 +191,19 @@ impl Lane {
     pub(crate) fn push_in_run(&self, message: Message) -> bool {
         let end = &self.producer;
         let next = end.next.load(Ordering::Relaxed);
-        if next == end.until.load(Ordering::Relaxed) {
+        if next == end.until() {
             return false;
         }
         #[cfg(loom)]
         end.watch.touch();
         // SAFETY: before `until` it is a slot of the lane.
         let slot = unsafe { &*next };
-        end.slots.write(slot, message, end.phase.load(Ordering::Relaxed));
+        end.slots.write(slot, message, end.phase());
         end.next.store(next.wrapping_add(1), Ordering::Release); // pairs with pages_pushed()
         true
     }
 
-    /// Finds the next run of free slots, which ends with its line or earlier; `false` if there is none.
+    /// Finds the next run of free slots; `false` if there is none.
     #[cold]
     fn next_run(&self) -> bool {
         #[cfg(loom)]
@@ -222,15 +224,25 @@ impl Lane {
             // After `next`, so an observer never counts this lap twice; see pages_pushed().
             end.lap_start.store(at, Ordering::Release);
         }
-        // The next lines are still in the owner's cache. Fetching one early overlaps its transfer with
-        // returns.
-        let ahead = slots.at(at.wrapping_add(AHEAD));
-        prefetch_to_write(ahead);
-        if slots.to_life != 0 {
-            prefetch_to_write(slots.life_beside(ahead));
-        }
-        end.until.store(next.wrapping_add(slots.run(at, room).len()), Ordering::Relaxed);
+        let left = RUN_SLOTS - at % RUN_SLOTS;
+        self.fetch_run(at.wrapping_add(left));
+        let lap = slots.mask + 1 - (at & slots.mask);
+        end.until.store(next.wrapping_add(room.min(left).min(lap)), Ordering::Relaxed);
         true
+    }
+
+    /// Fetches a run's lines, which are still in the owner's cache. Early, so that transfers overlap with
+    /// returns.
+    #[inline(always)]
+    fn fetch_run(&self, at: usize) {
+        let slots = self.producer.slots;
+        for line in (0..RUN_SLOTS).step_by(SLOTS_A_LINE) {
+            let slot = slots.at(at.wrapping_add(line));
+            prefetch_to_write(slot);
+            if slots.to_life != 0 {
+                prefetch_to_write(slots.life_beside(slot));
+            }
+        }
     }
 
     /// Reads how far the consumer is; returns the number of free slots.
@@ -279,7 +291,7 @@ impl Lane {
             #[cfg(loom)]
             end.watch.touch();
             let (now, later) = left.split_at(left.len().min(room.len()));
-            write(&room[..now.len()], now, end.phase.load(Ordering::Relaxed));
+            write(&room[..now.len()], now, end.phase());
             end.next.store(next.wrapping_add(now.len()), Ordering::Release); // pairs with pages_pushed()
             left = later;
         }
@@ -289,10 +301,9 @@ impl Lane {
     /// The free slots of the run, from `next` on.
     #[inline(always)]
     fn run_left(&self, next: *mut LaneSlot) -> &[LaneSlot] {
-        let until = self.producer.until.load(Ordering::Relaxed);
+        let until = self.producer.until();
         let len = (until.addr() - next.addr()) / size_of::<LaneSlot>();
-        // SAFETY: both are in, or at the end of, one line of the lane's slots, and `next` is not after
-        // `until`.
+        // SAFETY: both are in, or at the end of, one lap of the lane's slots, and `next` is not after `until`.
         unsafe { std::slice::from_raw_parts(next, len) }
     }
 
@@ -306,7 +317,7 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn push_frags_in_run(&self, message: Message) -> bool {
         let end = &self.producer;
-        if end.next.load(Ordering::Relaxed) == end.until.load(Ordering::Relaxed) {
+        if end.next.load(Ordering::Relaxed) == end.until() {
             return false;
         }
         end.frags.add(1); // before the message; see pages_pushed()
@@ -432,6 +443,20 @@ impl Lane {
 }
 
 impl LaneProducer {
+    /// A plain load, which the compiler can fold into a compare. For the thread that claimed the lane.
+    #[inline(always)]
+    fn until(&self) -> *mut LaneSlot {
+        // SAFETY: only the calling thread writes it.
+        unsafe { self.until.as_ptr().read() }
+    }
+
+    /// As [`until`](Self::until).
+    #[inline(always)]
+    fn phase(&self) -> u32 {
+        // SAFETY: only the calling thread writes it.
+        unsafe { self.phase.as_ptr().read() }
+    }
+
     /// For the thread that claimed the lane.
     fn place(&self) -> usize {
         let in_lap = self.next.load(Ordering::Relaxed).addr() - self.slots.first.addr().get();
@@ -560,11 +585,11 @@ mod tests {
     }
 
     #[test]
-    fn runs_end_with_their_line_their_lap_and_what_is_free() {
-        for size in [2, 16, 64] {
+    fn runs_end_with_four_lines_their_lap_and_what_is_free() {
+        for size in [2, 16, 64, 256] {
             let lane = Lane::alone(size);
             for round in 0..10 * size as u32 {
-                let pages: Vec<u32> = (0..7 + round % 23).collect();
+                let pages: Vec<u32> = (0..7 + round % 93).collect();
                 let pushed = lane.push_pages(&pages);
                 assert_eq!(pushed, pages.len().min(size), "lane of {size}, round {round}");
                 assert_eq!(lane.push(Message::of_page(PageIdx(99))), pushed < size);
