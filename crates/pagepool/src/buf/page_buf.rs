@@ -9,7 +9,6 @@
 #![expect(unsafe_code)]
 
 use std::mem::ManuallyDrop;
-use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -206,27 +205,30 @@ impl PageBuf {
     /// Address and length of the bytes for the packet.
     #[inline(always)]
     fn packet_place(&self) -> Option<(NonNull<u8>, usize)> {
-        let base = NonZeroUsize::new(self.pool.packet_base)?;
         let (start, len) = match self.bits.is_whole() {
             true => {
                 let (page, geometry) = (self.bits.bits(), &self.pool.geometry);
                 let start = geometry.base_page.times(page) as usize + geometry.colour_of(page) as usize;
-                (start, geometry.max_len as usize)
+                (start, self.pool.readable_len as usize)
             }
             false => self.rare_packet_place(),
         };
-        let at = base.get().wrapping_add(start);
-        // SAFETY: `packet_base` has the headroom that `start` lacks: the sum is an address in the area, not 0.
+        if len == 0 {
+            return None;
+        }
+        let at = self.pool.packet_base.wrapping_add(start);
+        // SAFETY: `len` is not 0, so the memory is readable. `packet_base` has the headroom that `start` lacks.
         let at = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) };
         Some((at, len))
     }
 
-    /// The packet's offset in the area minus the headroom, which `packet_base` has, and its length. A function
-    /// of its own, to keep `packet` short.
+    /// The packet's offset in the area less the headroom (`packet_base` has it), and its length (0 if the CPU
+    /// cannot read the memory). A function of its own, to keep `packet` short.
     #[inline(never)]
     fn rare_packet_place(&self) -> (usize, usize) {
         let start = self.start() as usize + self.packet_offset();
-        (start.wrapping_sub(self.pool.geometry.headroom as usize), self.packet_capacity())
+        let len = if self.pool.base == 0 { 0 } else { self.packet_capacity() };
+        (start.wrapping_sub(self.pool.geometry.headroom as usize), len)
     }
 
     /// The device address of the first byte in the pool's first domain. `None` without domains, and after the

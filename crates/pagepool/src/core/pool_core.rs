@@ -62,7 +62,7 @@ pub(crate) struct PoolCore {
     pub(crate) owner: AtomicU64,
     /// Address of page 0; 0 for memory that the CPU cannot read.
     pub(crate) base: usize,
-    /// `base` plus the headroom; 0 if `base` is 0.
+    /// `base` plus the headroom.
     pub(crate) packet_base: usize,
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
@@ -71,6 +71,8 @@ pub(crate) struct PoolCore {
     pub(crate) message_only_id: u32,
     /// Where threads cache their lane to this pool.
     pub(crate) lane_place: LanePlace,
+    /// `max_len`; 0 for memory that the CPU cannot read.
+    pub(crate) readable_len: u32,
     pub(crate) geometry: Geometry,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,

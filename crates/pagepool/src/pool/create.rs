@@ -124,11 +124,12 @@ fn assemble(
     let make = |count: &Weak<_>| PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
-        packet_base: area.base().map_or(0, |base| base + geometry.headroom as usize),
+        packet_base: area.base + geometry.headroom as usize,
         meta: area.records(),
         id,
         message_only_id,
         lane_place: place_of(short_name.name()),
+        readable_len: if area.base().is_some() { geometry.max_len } else { 0 },
         geometry,
         area_id: area.id(),
         short_name,
