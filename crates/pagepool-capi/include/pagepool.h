@@ -2236,17 +2236,24 @@ PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
     return pool;
 }
 
+/* For the owner, if it used another pool last. */
+PAGEPOOL_SLOW_ int pagepool_put_here_(struct pagepool_buf *buf)
+{
+    pagepool_look_behind_(buf);
+    return pagepool_buf_put(buf);
+}
+
+/* Saves no register, because all its calls are tail calls. */
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)pagepool_number_(buf);
     if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL)) {
-        struct pagepool_view_ *view =
+        const struct pagepool_view_ *view =
             ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
         if (PAGEPOOL_LIKELY_(view == NULL || view->owner != pagepool_me_()))
             return pagepool_tables_->put_away(buf);
-        pagepool_look_here_(view);
     }
-    return pagepool_buf_put(buf);
+    return pagepool_put_here_(buf);
 }
 
 /* The token of the page's next life: see LifeTable. */
@@ -2263,7 +2270,15 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* The address of a plain page that is out: on another thread than the owner's, most likely. */
+/* An address, for a thread that may be the owner and used another pool last. */
+PAGEPOOL_SLOW_ void *pagepool_data_here_(void *data, struct pagepool_view_ *view)
+{
+    pagepool_look_here_(view);
+    return data;
+}
+
+/* The address of a plain page that is out: on another thread than the owner's, most likely. Saves no
+ * register, because all its calls are tail calls. */
 PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
@@ -2272,11 +2287,14 @@ PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
             (const struct pagepool_row_ *)pagepool_tables_->directory + ((uint32_t)token >> 16);
         if (PAGEPOOL_LIKELY_(__atomic_load_n(&row->kind, __ATOMIC_ACQUIRE) == 1 &&
                              __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) == token)) {
-            const struct pagepool_view_ *view = row->view;
+            struct pagepool_view_ *view = row->view;
             uint64_t page = pagepool_page_(view->base, token);
-            pagepool_look_here_(row->view);
-            if (PAGEPOOL_LIKELY_(page < view->readable))
-                return pagepool_pointer_(view->memory + page * view->base_page);
+            if (PAGEPOOL_LIKELY_(page < view->readable)) {
+                void *data = pagepool_pointer_(view->memory + page * view->base_page);
+                if (PAGEPOOL_LIKELY_(view->owner != pagepool_me_()))
+                    return data;
+                return pagepool_data_here_(data, view);
+            }
         }
     }
     return pagepool_buf_data(buf);

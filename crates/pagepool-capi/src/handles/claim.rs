@@ -80,13 +80,14 @@ unsafe fn buffer_of(view: &PoolView, bits: u64) -> PageBuf {
 /// the thread has no lane at hand.
 #[inline(always)]
 fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
-    let row = directory::find_page(token)?;
-    let view = row.view();
-    if view.is_mine() {
-        return None;
-    }
-    // Before the check of the life, which proves that this is the pool of the life.
-    Some((row, LifeLane::at_hand(view.lane())?))
+    // Finds the lane before the life is checked. That check proves that this is the pool of the life.
+    let find = || {
+        let row = directory::find_page(token)?;
+        let view = row.view();
+        if view.is_mine() { None } else { Some((row, view.lane())) }
+    };
+    // SAFETY: `find` returns no buffer.
+    unsafe { LifeLane::at_hand_of(find) }
 }
 
 /// Sends a plain page that is out to its pool, if this thread is not the owner and has a lane at hand; gives

@@ -12,6 +12,7 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
@@ -31,7 +32,7 @@ use crate::pool::shutdown;
 use crate::pool::unbound::Pool;
 use crate::recycle::cache::{Cache, MAX_CACHE};
 use crate::recycle::lane::{DETACHED, Lane};
-use crate::recycle::lane_table::{LanePlace, lane_at_hand};
+use crate::recycle::lane_table::{LanePlace, lane_at_hand, lane_at_hand_of};
 use crate::recycle::lives::LifeTable;
 use crate::recycle::message::Message;
 use crate::recycle::thread;
@@ -139,7 +140,7 @@ impl PageBuf {
 /// The calling thread's lane to a pool, to send lives of plain pages: see [`LifeTable`]. Using it touches
 /// nothing of the pool, which may be freed. Valid until the thread returns to another pool.
 #[derive(Clone, Copy, Debug)]
-pub struct LifeLane<'a>(&'a Lane);
+pub struct LifeLane<'a>(&'a Lane, PhantomData<*const ()>);
 
 /// What became of lives that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +155,19 @@ impl LifeLane<'_> {
     /// The lane to the pool of this [`PoolRef::lane_key`], if the thread has it at hand.
     #[inline(always)]
     pub fn at_hand((pool, place): (u32, u32)) -> Option<Self> {
-        lane_at_hand(pool, LanePlace(place)).map(Self)
+        lane_at_hand(pool, LanePlace(place)).map(|lane| Self(lane, PhantomData))
+    }
+
+    /// As [`at_hand`](Self::at_hand), for the key in the result of `find`, which costs less than to find the
+    /// key first.
+    ///
+    /// # Safety
+    /// `find` returns no buffer: that could replace the lanes at hand.
+    #[inline(always)]
+    pub unsafe fn at_hand_of<T>(find: impl FnOnce() -> Option<(T, (u32, u32))>) -> Option<(T, Self)> {
+        let find = || find().map(|(found, (pool, place))| (found, pool, LanePlace(place)));
+        // SAFETY: the caller's promise.
+        unsafe { lane_at_hand_of(find) }.map(|(found, lane)| (found, Self(lane, PhantomData)))
     }
 
     /// Sends the upper half of the life of a page that the caller found [out](crate::PageLife::leave), if that

@@ -169,12 +169,27 @@ pub(crate) fn lane<'a>(
 /// This thread's lane to a pool, if at hand.
 #[inline(always)]
 pub(crate) fn lane_at_hand<'a>(pool: u32, place: LanePlace) -> Option<&'a Lane> {
+    // SAFETY: the closure returns no buffer.
+    unsafe { lane_at_hand_of(|| Some(((), pool, place))) }.map(|(_, lane)| lane)
+}
+
+/// As [`lane_at_hand`], for the pool in the result of `find`. Reads `HAND` before it calls `find`: in a shared
+/// library that read is a call, and a caller keeps only its arguments across it.
+///
+/// # Safety
+/// `find` returns no buffer: that could replace the lanes at hand.
+#[inline(always)]
+pub(crate) unsafe fn lane_at_hand_of<'a, T>(
+    find: impl FnOnce() -> Option<(T, u32, LanePlace)>,
+) -> Option<(T, &'a Lane)> {
     #[cfg(not(loom))]
-    let lane = HAND.get().lane(pool, place)?;
+    let hand = HAND.get();
     #[cfg(loom)]
-    let lane = HAND.try_with(|hand| hand.get().lane(pool, place)).ok().flatten()?;
+    let hand = HAND.try_with(Cell::get).ok()?;
+    let (found, pool, place) = find()?;
+    let lane = hand.lane(pool, place)?;
     // SAFETY: the thread's entry holds a reference to the lane, and drops it only if the pool has ended.
-    Some(unsafe { lane.as_ref() })
+    Some((found, unsafe { lane.as_ref() }))
 }
 
 /// This thread's lane to a pool, from its entry or newly claimed; see [`lane`].
