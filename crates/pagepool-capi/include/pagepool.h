@@ -449,8 +449,8 @@ struct pagepool_params {
     uint32_t frag_align;
     /**
      * 0 or 1: shift the start of packets by up to 15 cache lines from page to page, so that they spread over
-     * the sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free.
-     * PAGEPOOL_NO_COLOUR: no shift.
+     * the sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free. Not in pages of
+     * 2 KiB. PAGEPOOL_NO_COLOUR: no shift.
      */
     uint32_t colour;
     /**

@@ -175,6 +175,16 @@ fn colours_move_packets_and_never_take_headroom() {
     let full = pool_with(64, PoolParams { headroom: 256, ..Default::default() });
     let buffers: Vec<_> = (0..64).map(|_| full.alloc_page().unwrap()).collect();
     assert!(buffers.iter().all(|buffer| buffer.packet_offset() == 256), "nothing is left over for colours");
+    let halves = ArenaParams { max_bytes: 1 << 20, page_size: 2048, ..Default::default() };
+    let (halves, params) = (Arena::new(halves).unwrap(), PoolParams { max_len: 60, ..Default::default() });
+    let small = Pool::new(params.clone(), halves.clone()).unwrap().bind();
+    let buffers: Vec<_> = (0..64).map(|_| small.alloc_page().unwrap()).collect();
+    assert!(buffers.iter().all(|buffer| buffer.packet_offset() == 0), "pages of 2 KiB have none");
+    let two = Pool::new(PoolParams { order: 1, ..params }, halves).unwrap().bind();
+    let offset = |_| two.alloc_page().map(|page| (page.packet_offset(), page));
+    let buffers: Vec<_> = (0..16).filter_map(offset).collect();
+    let offsets: HashSet<_> = buffers.iter().map(|(offset, _)| offset).collect();
+    assert_eq!(offsets.len(), 16, "two together have");
 }
 
 #[test]

@@ -43,8 +43,8 @@ pub struct PoolParamsC {
     /// Alignment of fragments in bytes: a power of two from 8 to 4096. 0 means 64.
     pub frag_align: u32,
     /// 0 or 1: shift the start of packets by up to 15 cache lines from page to page, so that they spread over
-    /// the sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free.
-    /// PAGEPOOL_NO_COLOUR: no shift.
+    /// the sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free. Not in pages of
+    /// 2 KiB. PAGEPOOL_NO_COLOUR: no shift.
     pub colour: u32,
     /// The most threads that have a lane at the same time: 1 to 64. 0 means 16; PAGEPOOL_NO_LANES means none.
     /// Threads without a lane return buffers through the ring.

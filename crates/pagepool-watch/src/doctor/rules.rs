@@ -84,6 +84,14 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_2_kib_have_no_colours_to_lose() {
+        let mut evidence = healthy::evidence();
+        (memory::COLOUR_LOST.case.ill)(&mut evidence);
+        evidence.pool().page_bytes = 2048;
+        assert_eq!((memory::COLOUR_LOST.find)(&evidence), []);
+    }
+
+    #[test]
     fn what_costs_packets_comes_before_what_makes_them_dearer() {
         let mut evidence = healthy::evidence();
         (slow_path::RING_FULL.case.ill)(&mut evidence);

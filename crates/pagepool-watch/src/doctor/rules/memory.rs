@@ -67,7 +67,7 @@ fn no_huge_pages(evidence: &Evidence) -> Vec<Finding> {
 pub const COLOUR_LOST: DoctorRule = DoctorRule {
     name: "colour_lost",
     cost: Cost::EachPacket,
-    when: "all packets of a pool of order-0 pages begin at the same offset (`colours` is 1), at least 512 \
+    when: "all packets of a pool with 4 KiB pages begin at the same offset (`colours` is 1), at least 512 \
            pages are out, and the pool allocates 10,000 pages/s or more. Pools with a domain are not judged, \
            because their device may choose the offset, as AF_XDP does",
     why: "The first cache lines of all packets share a few sets of the CPU's caches. With 1,024 pages out, \
@@ -91,7 +91,7 @@ pub const COLOUR_LOST: DoctorRule = DoctorRule {
 fn colour_lost(evidence: &Evidence) -> Vec<Finding> {
     let is_lost = |pool: &PoolEvidence| {
         let is = |name, number| pool.number(name) == Some(number);
-        is("colours", 1) && is("order", 0) && pool.pages.out >= L1_LINES && !pool.has_device()
+        is("colours", 1) && pool.page_bytes == 4096 && pool.pages.out >= L1_LINES && !pool.has_device()
     };
     let of = |(process, pool): OfProcess<'_, PoolEvidence>| {
         let rate = evidence.per_second(pool.allocated());
