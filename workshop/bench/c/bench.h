@@ -13,12 +13,14 @@ static inline void fail(const char *what)
     exit(1);
 }
 
-/* A pool over its own arena of max_bytes; 0 means the default size. */
-static inline struct pagepool *pool_of_this_thread(uint64_t max_bytes, struct pagepool_params params)
+/* A pool over its own arena: max_bytes, in pages of page_size bytes. In both, 0 means the default. */
+static inline struct pagepool *pool_of_this_thread(uint64_t max_bytes, size_t page_size,
+    struct pagepool_params params)
 {
     struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool *pool;
     arena_params.max_bytes = max_bytes;
+    arena_params.page_size = page_size;
     if (pagepool_arena_create(&arena_params, &params.arena) != 0)
         fail("pagepool_arena_create");
     if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)

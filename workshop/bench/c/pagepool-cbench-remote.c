@@ -162,9 +162,10 @@ int main(void)
     }
     pin(0);
     params.cache_size = 512;
+    params.refill = 256;
     params.ring_size = 8192;
     params.lane_size = 8192;
-    struct pagepool *pool = pool_of_this_thread((uint64_t)POPULATION * 4096, params);
+    struct pagepool *pool = pool_of_this_thread((uint64_t)POPULATION * 2048, 2048, params);
     fill(pool);
     for (size_t at = 0; at < SLOTS / BURST; at++)
         if (pagepool_batch_create(&batches[at]) != 0)

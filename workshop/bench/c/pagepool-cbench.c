@@ -289,7 +289,7 @@ int main(void)
     params.domains = &domain;
     params.n_domains = 1;
     params.defer_capacity = 32;
-    struct pagepool *pool = pool_of_this_thread(0, params);
+    struct pagepool *pool = pool_of_this_thread(0, 0, params);
     if (pagepool_batch_create(&batch) != 0)
         fail("pagepool_batch_create");
     if (pagepool_skb_cache_create(64, &cache) != 0 || pagepool_deferred_user_create(pool, &ops, &user) != 0)

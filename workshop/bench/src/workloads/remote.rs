@@ -54,9 +54,17 @@ pub const TABLE: &[Workload] = &[
 /// both ends of the lane worked on the same cache lines.
 const POPULATION: usize = 4 * CAPACITY;
 
-/// A lane, a ring and a cache as large as those of DPDK's mempool.
+/// A lane and a ring as large as the ring of DPDK's mempool, and its cache. The mempool refills all of it; a
+/// pool at most 256 pages at once.
 fn roomy() -> PoolParams {
-    PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, tailroom: 0, ..pools::packets() }
+    PoolParams {
+        cache_size: 512,
+        refill: 256,
+        ring_size: 8192,
+        lane_size: 8192,
+        tailroom: 0,
+        ..pools::packets()
+    }
 }
 
 fn ready<const TOUCH: bool>(
