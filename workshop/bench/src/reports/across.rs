@@ -7,7 +7,7 @@
 //! Therefore a ratio comes from one pair of runs, and counts only if the CPUs were near, or far, all the
 //! time. Each round creates new pools on both sides, because the place of memory changes figures, too.
 
-use crate::measure::counted::{Rule, check};
+use crate::measure::counted::check;
 use crate::measure::summary::Summary;
 use crate::measure::workload::{MakeReady, Plan};
 use crate::measure::{clock, measure};
@@ -28,39 +28,57 @@ const LOOK: Plan = Plan { repeats: 3, buffers: 2048 };
 /// A row: our workload, and DPDK's.
 struct AcrossCase {
     calls: &'static str,
-    moves: &'static str,
+    moves: HandedOver,
     touch: bool,
     bulk: usize,
     ready: MakeReady,
-    rules: &'static [Rule],
 }
 
 const fn case(
     calls: &'static str,
-    moves: &'static str,
+    moves: HandedOver,
     touch: bool,
     bulk: usize,
     ready: MakeReady,
-    rules: &'static [Rule],
 ) -> AcrossCase {
-    AcrossCase { calls, moves, touch, bulk, ready, rules }
+    AcrossCase { calls, moves, touch, bulk, ready }
 }
 
-const HANDLES: &str = "handles, 16 bytes";
-const BATCHES: &str = "batches in place";
-const HANDOFF: &str = "frames, by handoff";
-const PAGES_HOME: &[Rule] = remote::BY_MESSAGE;
+/// What the first CPU hands over.
+struct HandedOver {
+    name: &'static str,
+    /// Cache lines of a burst of 32: what moves, and the ring's two indices.
+    lines: usize,
+}
+
+const HANDLES: HandedOver = HandedOver { name: "handles, 16 bytes", lines: 8 + 2 };
+/// A batch's numbers and head, and two rings with a line for each address.
+const BATCHES: HandedOver = HandedOver { name: "batches in place", lines: 3 + 2 * (1 + 2) };
+const HANDOFF: HandedOver = HandedOver { name: "frames, by handoff", lines: 16 + 2 };
+const POINTERS: HandedOver = HandedOver { name: "pointers", lines: 4 + 2 };
 
 const CASES: &[AcrossCase] = &[
-    case("single", HANDLES, false, 1, remote::singly::<false>, PAGES_HOME),
-    case("single, touched", HANDLES, true, 1, remote::singly::<true>, PAGES_HOME),
-    case("bulk of 32", HANDLES, false, BURST, remote::in_bulk::<false>, PAGES_HOME),
-    case("bulk of 32, touched", HANDLES, true, BURST, remote::in_bulk::<true>, PAGES_HOME),
-    case("bulk of 32", BATCHES, false, BURST, remote::batches::<false>, PAGES_HOME),
-    case("bulk of 32, touched", BATCHES, true, BURST, remote::batches::<true>, PAGES_HOME),
-    case("single, touched", HANDOFF, true, 1, handoff::one_by_one, PAGES_HOME),
-    case("bulk of 32, touched", HANDOFF, true, BURST, handoff::in_bursts, PAGES_HOME),
+    case("single", HANDLES, false, 1, remote::singly::<false>),
+    case("single, touched", HANDLES, true, 1, remote::singly::<true>),
+    case("bulk of 32", HANDLES, false, BURST, remote::in_bulk::<false>),
+    case("bulk of 32, touched", HANDLES, true, BURST, remote::in_bulk::<true>),
+    case("bulk of 32", BATCHES, false, BURST, remote::batches::<false>),
+    case("bulk of 32, touched", BATCHES, true, BURST, remote::batches::<true>),
+    case("single, touched", HANDOFF, true, 1, handoff::one_by_one),
+    case("bulk of 32, touched", HANDOFF, true, BURST, handoff::in_bursts),
 ];
+
+impl AcrossCase {
+    /// Cache lines that move between the CPUs per buffer: ours, the mempool's, the packet buffers'. Calculated.
+    /// One CPU writes a line and the other reads it, so each line of a burst moves there and back: what is
+    /// handed over, what returns (numbers of 4 bytes, pointers of 8), a packet buffer's own two lines, and with
+    /// touch a line of data.
+    fn lines(&self) -> [f64; 3] {
+        let touched = if self.touch { BURST } else { 0 };
+        let bursts = [self.moves.lines + 2, POINTERS.lines + 4, POINTERS.lines + 4 + 2 * BURST];
+        bursts.map(|lines| 2.0 * (lines + touched) as f64 / BURST as f64)
+    }
+}
 
 #[derive(Clone, Copy, Debug, Serialize)]
 struct AcrossPair {
@@ -99,6 +117,8 @@ impl AcrossState {
 pub struct AcrossRow {
     calls: &'static str,
     moves: &'static str,
+    /// Per buffer: ours, the mempool's, the packet buffers'.
+    lines: [f64; 3],
     pairs: Vec<AcrossPair>,
 }
 
@@ -106,8 +126,7 @@ pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> 
     let cpus = sys::two_cpus().ok_or("requires a second CPU, but this process may use only one")?;
     sys::pin_to(cpus[0]);
     let program = DpdkProgram::compile();
-    let row = |case: &AcrossCase| AcrossRow { calls: case.calls, moves: case.moves, pairs: Vec::new() };
-    let mut rows: Vec<AcrossRow> = CASES.iter().map(row).collect();
+    let mut rows: Vec<AcrossRow> = CASES.iter().map(AcrossRow::of).collect();
     let mut failed = Vec::new();
     for round in 1..=rounds {
         output::progress(format_args!("bench across: round {round} of {rounds}"));
@@ -116,14 +135,34 @@ pub fn run(plan: Plan, rounds: usize) -> Result<Report<Vec<AcrossRow>>, String> 
             row.pairs.push(pair(plan, case, dpdk.as_mut(), cpus[1], &mut failed)?);
         }
     }
-    let head = ["calls", "ours moves", "lines", "rounds", "ours ns", "mempool", "ratio", "pktmbuf", "ratio"];
-    let mut table = table(&head, 3);
+    let mut table = table(&HEAD, 3);
     for row in &rows {
         for state in [AcrossState::Near, AcrossState::Far] {
             cells(row, state).map(|cells| table.add_row(cells));
         }
     }
     Ok(Report { name: "across", about: about(cpus, &program, &rows), results: rows, table, failed })
+}
+
+const HEAD: [&str; 12] = [
+    "calls",
+    "ours moves",
+    "CPUs",
+    "rounds",
+    "ours ns",
+    "lines",
+    "mempool",
+    "lines",
+    "ratio",
+    "pktmbuf",
+    "lines",
+    "ratio",
+];
+
+impl AcrossRow {
+    fn of(case: &AcrossCase) -> Self {
+        Self { calls: case.calls, moves: case.moves.name, lines: case.lines(), pairs: Vec::new() }
+    }
 }
 
 fn pair(
@@ -135,8 +174,8 @@ fn pair(
 ) -> Result<AcrossPair, String> {
     let before = look(second)?;
     let ours = measure(plan, (case.ready)()?, None, Some(second))?.own;
-    if let Err(why) = check(&ours.counted, case.rules, ours.buffers) {
-        failed.push(format!("{}, {}: {why}", case.calls, case.moves));
+    if let Err(why) = check(&ours.counted, remote::BY_MESSAGE, ours.buffers) {
+        failed.push(format!("{}, {}: {why}", case.calls, case.moves.name));
     }
     let mut theirs = |kind| {
         let ns = dpdk.as_mut().map(|dpdk| dpdk.measure(kind, case.touch, case.bulk, plan)).transpose()?;
@@ -163,10 +202,15 @@ fn cells(row: &AcrossRow, state: AcrossState) -> Option<Vec<String>> {
     ours?;
     let mempool = [of(|pair| pair.mempool_ns), of(|pair| Some(pair.ours_ns / pair.mempool_ns?))];
     let pktmbuf = [of(|pair| pair.pktmbuf_ns), of(|pair| Some(pair.ours_ns / pair.pktmbuf_ns?))];
+    let words = |summary: Option<Summary>| {
+        summary.map_or("-".into(), |Summary { min, med, max }| format!("{med:.2} ({min:.2}-{max:.2})"))
+    };
     let mut cells = vec![row.calls.into(), row.moves.into(), state.name().into(), pairs.len().to_string()];
-    let words = |Summary { min, med, max }| format!("{med:.2} ({min:.2}-{max:.2})");
-    let summaries = [ours].into_iter().chain(mempool).chain(pktmbuf);
-    cells.extend(summaries.map(|summary| summary.map_or("-".into(), words)));
+    let lines = row.lines.map(|lines| format!("{lines:.2}"));
+    cells.extend([words(ours), lines[0].clone()]);
+    for ([theirs, ratio], lines) in [mempool, pktmbuf].into_iter().zip(&lines[1..]) {
+        cells.extend([words(theirs), lines.clone(), words(ratio)]);
+    }
     Some(cells)
 }
 
@@ -195,6 +239,7 @@ fn about(cpus: [usize; 2], program: &Result<DpdkProgram, String>, rows: &[Across
          {theirs}; {huge};\n\
          line_round_trip {med:.0} ns ({min:.0} to {max:.0}); near: below {NEAR_NS}; medians of rounds (with \
          minimum and maximum), ratios within a round;\n\
+         lines: cache lines that move between the CPUs per buffer, calculated;\n\
          {mixed} pairs left out, because the state changed in between",
         cpus[0], cpus[1],
     )
@@ -216,10 +261,19 @@ mod tests {
             pair_at([420.0, 400.0], 12.0),
             pair_at([60.0, 60.0], 4.0),
         ];
-        let row = AcrossRow { calls: "single", moves: HANDLES, pairs };
+        let row = AcrossRow { pairs, ..AcrossRow::of(&CASES[0]) };
         let near = cells(&row, AcrossState::Near).expect("two pairs");
-        assert_eq!(near[3..], ["2", "3.00 (2.00-4.00)", "4.00 (4.00-4.00)", "0.75 (0.50-1.00)", "-", "-"]);
+        let ours = ["2", "3.00 (2.00-4.00)", "0.75"];
+        let theirs = ["4.00 (4.00-4.00)", "0.62", "0.75 (0.50-1.00)", "-", "4.62", "-"];
+        assert_eq!(near[3..], [&ours[..], &theirs[..]].concat());
+        assert_eq!(near.len(), HEAD.len());
         let far = cells(&row, AcrossState::Far).expect("one pair");
         assert_eq!(far[3..5], ["1", "12.00 (12.00-12.00)"]);
+    }
+
+    #[test]
+    fn a_touched_buffer_moves_a_line_there_and_back() {
+        let [plain, touched] = [&CASES[2], &CASES[3]].map(AcrossCase::lines);
+        assert_eq!(touched, plain.map(|lines| lines + 2.0));
     }
 }
