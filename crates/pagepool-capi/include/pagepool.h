@@ -2236,7 +2236,7 @@ PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
     return pool;
 }
 
-/* For the owner, if it used another pool last. */
+/* For the owner who used another pool last or has a full cache, and before the tables are known. */
 PAGEPOOL_SLOW_ int pagepool_put_here_(struct pagepool_buf *buf)
 {
     pagepool_look_behind_(buf);

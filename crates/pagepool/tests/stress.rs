@@ -355,7 +355,7 @@ fn make(world: &World, dice: &mut XorShift) -> Pool {
         ring_size: 1 + dice.below(32) as usize,
         max_lanes: dice.below(4) as usize,
         chains: dice.below(4) as usize,
-        lane_size: 2 << dice.below(5),
+        lane_size: 2 << dice.below(8),
         domains: vec![Arc::new(IdentityDomain::new("stress"))],
         ..Default::default()
     };

@@ -86,7 +86,7 @@ fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
         let view = row.view();
         if view.is_mine() { None } else { Some((row, view.lane())) }
     };
-    // SAFETY: `find` returns no buffer.
+    // SAFETY: `find` returns no buffer, and callers use the lane at once.
     unsafe { LifeLane::at_hand_of(find) }
 }
 
@@ -185,7 +185,8 @@ fn send_otherwise(view: &'static PoolView, tokens: &[Token], sent: Sent) {
             }
         }
         // The pool is freed: these buffers had returned.
-        _ => LifeLane::at_hand(lane).into_iter().for_each(LifeLane::discard),
+        // SAFETY: it is used at once.
+        _ => unsafe { LifeLane::at_hand(lane) }.into_iter().for_each(LifeLane::discard),
     }
 }
 

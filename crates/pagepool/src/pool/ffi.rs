@@ -153,8 +153,11 @@ pub enum Sent {
 
 impl LifeLane<'_> {
     /// The lane to the pool of this [`PoolRef::lane_key`], if the thread has it at hand.
+    ///
+    /// # Safety
+    /// The caller does not use it after the thread returned a buffer to another pool.
     #[inline(always)]
-    pub fn at_hand((pool, place): (u32, u32)) -> Option<Self> {
+    pub unsafe fn at_hand((pool, place): (u32, u32)) -> Option<Self> {
         lane_at_hand(pool, LanePlace(place)).map(|lane| Self(lane, PhantomData))
     }
 
@@ -162,7 +165,7 @@ impl LifeLane<'_> {
     /// key first.
     ///
     /// # Safety
-    /// `find` returns no buffer: that could replace the lanes at hand.
+    /// As for `at_hand`; and `find` returns no buffer: that could replace the lanes at hand.
     #[inline(always)]
     pub unsafe fn at_hand_of<T>(find: impl FnOnce() -> Option<(T, (u32, u32))>) -> Option<(T, Self)> {
         let find = || find().map(|(found, (pool, place))| (found, pool, LanePlace(place)));

@@ -225,7 +225,9 @@ impl Lane {
             end.lap_start.store(at, Ordering::Release);
         }
         let left = RUN_SLOTS - at % RUN_SLOTS;
-        self.fetch_run(at.wrapping_add(left));
+        if left == RUN_SLOTS {
+            self.fetch_run(at.wrapping_add(left));
+        }
         let lap = slots.mask + 1 - (at & slots.mask);
         end.until.store(next.wrapping_add(room.min(left).min(lap)), Ordering::Relaxed);
         true
@@ -406,8 +408,8 @@ impl Lane {
     }
 
     /// Pages ever pushed. Any thread. Never less than returned before, never more than were pushed. It may
-    /// lag: between two stores of the pushing thread, the loads see a fragment only in `frags`, or a new
-    /// lap's first slot with the start of the last lap.
+    /// lag: between two stores of the pushing thread, the loads see a fragment only in `frags`, a new lap's
+    /// first slot with the start of the last lap, or none of the pages that a bulk push has written into a run.
     pub(crate) fn pages_pushed(&self) -> u64 {
         let lap_start = self.producer.lap_start.load(Ordering::Acquire);
         let next = self.producer.next.load(Ordering::Acquire).addr();
@@ -582,6 +584,19 @@ mod tests {
             }
         });
         assert_eq!(lane.pages_pushed(), MESSAGES.div_ceil(3));
+    }
+
+    #[test]
+    fn a_run_has_four_lines_or_a_lap() {
+        for (size, run) in [(2, 2), (16, 16), (64, 64), (256, 64)] {
+            let lane = Lane::alone(size);
+            for _ in 0..3 * size {
+                assert!(lane.push(Message::of_page(PageIdx(1))) && lane.pop().is_some());
+                let at = lane.producer.place();
+                let left = lane.run_left(lane.producer.next.load(Ordering::Relaxed)).len();
+                assert_eq!(left, (run - at % run) % run, "{at} in a lane of {size}");
+            }
+        }
     }
 
     #[test]

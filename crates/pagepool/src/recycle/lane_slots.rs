@@ -305,7 +305,7 @@ mod tests {
         };
         for (from, len) in (0..20).flat_map(|from| (0..=64 - from).map(move |len| (from, len))) {
             all.iter().for_each(|slot| slot.word.store(u32::MAX, Ordering::Relaxed));
-            let (phase, pages) = (from as u32 & 1, (0..len as u32).map(|at| (1 << 29 | at) - (at & 1)));
+            let (phase, pages) = (from as u32 & 1, (0..len as u32).map(|at| 1 << 29 | at));
             let pages: Vec<u32> = pages.collect();
             let (before, (slots, after)) = (&all[..from], all[from..].split_at(len));
             write_pages(slots, &pages, phase);

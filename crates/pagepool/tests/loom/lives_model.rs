@@ -98,7 +98,8 @@ impl Handle {
     }
 
     fn put_life(&self, life: u64) -> bool {
-        let lane = LifeLane::at_hand(self.pool.lane_key());
+        // SAFETY: it is used before the thread returns to another pool.
+        let lane = unsafe { LifeLane::at_hand(self.pool.lane_key()) };
         let refused = !self.words().leave(life);
         let half = (life >> 32) as u32;
         match lane.filter(|_| !refused).map(|lane| lane.send_each(&[self.page], |&page| (page, half))) {
