@@ -87,7 +87,7 @@ fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
         if view.is_mine() { None } else { Some((row, view.lane())) }
     };
     // SAFETY: `find` returns no buffer, and callers use the lane at once.
-    unsafe { LifeLane::at_hand_of(find) }
+    unsafe { LifeLane::at_hand(find) }
 }
 
 /// Sends a plain page that is out to its pool, if this thread is not the owner and has a lane at hand; gives
@@ -186,7 +186,9 @@ fn send_otherwise(view: &'static PoolView, tokens: &[Token], sent: Sent) {
         }
         // The pool is freed: these buffers had returned.
         // SAFETY: it is used at once.
-        _ => unsafe { LifeLane::at_hand(lane) }.into_iter().for_each(LifeLane::discard),
+        _ => unsafe { LifeLane::at_hand(|| Some(((), lane))) }
+            .into_iter()
+            .for_each(|((), lane)| lane.discard()),
     }
 }
 

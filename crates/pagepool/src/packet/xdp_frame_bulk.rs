@@ -6,9 +6,9 @@
 //! Who    any thread, one at a time. The owner is checked when the buffers return, not when they are pushed.
 //! Order  a push empties the frame's chain first, while its first buffer keeps the pool in which the chain
 //!        lies.
-//! Cost   1.3 KiB of the caller's memory; no allocation. Returning 64 pages of one pool on another thread: a
-//!        store into a lane for two of them (elsewhere than on x86-64 for each), or one lock. If one thread fills a bulk and another flushes it, five cache
-//!        lines move for 64 pages of one pool: 4 bytes per frame.
+//! Cost   1.3 KiB of the caller's memory; no allocation. Returning 64 pages of one pool on another thread: one
+//!        push into a lane (lane.rs), or one lock. If one thread fills a bulk and another flushes it, five
+//!        cache lines move for 64 pages of one pool: 4 bytes per frame.
 
 // UNSAFETY: buffers lie in memory that is initialised only up to their number.
 #![expect(unsafe_code)]

@@ -152,22 +152,14 @@ pub enum Sent {
 }
 
 impl LifeLane<'_> {
-    /// The lane to the pool of this [`PoolRef::lane_key`], if the thread has it at hand.
+    /// The lane to the pool of the [`PoolRef::lane_key`] that `find` returns with `T`, if the thread has it at
+    /// hand. Costs less than to find the key first.
     ///
     /// # Safety
-    /// The caller does not use it after the thread returned a buffer to another pool.
+    /// The caller does not use it after the thread returned a buffer to another pool. `find` returns no buffer:
+    /// that could replace the lanes at hand.
     #[inline(always)]
-    pub unsafe fn at_hand((pool, place): (u32, u32)) -> Option<Self> {
-        lane_at_hand(pool, LanePlace(place)).map(|lane| Self(lane, PhantomData))
-    }
-
-    /// As [`at_hand`](Self::at_hand), for the key in the result of `find`, which costs less than to find the
-    /// key first.
-    ///
-    /// # Safety
-    /// As for `at_hand`; and `find` returns no buffer: that could replace the lanes at hand.
-    #[inline(always)]
-    pub unsafe fn at_hand_of<T>(find: impl FnOnce() -> Option<(T, (u32, u32))>) -> Option<(T, Self)> {
+    pub unsafe fn at_hand<T>(find: impl FnOnce() -> Option<(T, (u32, u32))>) -> Option<(T, Self)> {
         let find = || find().map(|(found, (pool, place))| (found, pool, LanePlace(place)));
         // SAFETY: the caller's promise.
         unsafe { lane_at_hand_of(find) }.map(|(found, lane)| (found, Self(lane, PhantomData)))

@@ -99,10 +99,10 @@ impl Handle {
 
     fn put_life(&self, life: u64) -> bool {
         // SAFETY: it is used before the thread returns to another pool.
-        let lane = unsafe { LifeLane::at_hand(self.pool.lane_key()) };
+        let lane = unsafe { LifeLane::at_hand(|| Some(((), self.pool.lane_key()))) };
         let refused = !self.words().leave(life);
         let half = (life >> 32) as u32;
-        match lane.filter(|_| !refused).map(|lane| lane.send_each(&[self.page], |&page| (page, half))) {
+        match lane.filter(|_| !refused).map(|((), lane)| lane.send_each(&[self.page], |&page| (page, half))) {
             _ if refused => {}
             None | Some(Sent::Some(0)) => self.pool.put_life(self.page, half),
             Some(Sent::Some(_)) => {}
