@@ -646,6 +646,14 @@ struct pagepool_inline_ {
      * Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
      */
     int (*put_away)(void *buf);
+    /**
+     * Keeps the pool of a buffer `there`, as the one that the thread used last without owning it.
+     */
+    void (*note_away)(void *buf, void *there);
+    /**
+     * Follows a message that the inline functions sent with a flag raised; returns 0.
+     */
+    int (*after_sending)(void *buf, void *there);
 };
 
 /**
@@ -2110,9 +2118,32 @@ struct pagepool_view_ {
 
 struct pagepool_row_ {
     struct pagepool_view_ *view;
-    uint64_t kind;
-    const uint64_t *outs;
+    uint64_t rest[3];
+};
+
+/* The pool to which a thread returned last without owning it. Only this thread writes it. */
+struct pagepool_elsewhere_ {
+    uint32_t base, pages;
+    uint64_t *outs;
+    const struct pagepool_view_ *view;
+    uint64_t token;
+    const struct pagepool_hand_ *hand;
+    struct pagepool_lane_ *lane;
+    uint64_t memory, readable, base_page;
+};
+
+/* Whether the thread has lanes. */
+struct pagepool_hand_ {
     uint64_t rest;
+    uint32_t lanes;
+};
+
+/* The thread's lane to the pool. Only this thread writes this part, except the flags. */
+struct pagepool_lane_ {
+    uint32_t *next, *until;
+    uint32_t phase, flags;
+    uint64_t rest[2];
+    uint64_t to_life;
 };
 
 /* One definition per program or shared object, however many files include this. */
@@ -2126,10 +2157,11 @@ struct pagepool_row_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_9698ec91_
-#define pagepool_no_view_ pagepool_no_view_9698ec91_
-#define pagepool_here_ pagepool_here_9698ec91_
-#define pagepool_noted_ pagepool_noted_9698ec91_
+#define pagepool_no_cache_ pagepool_no_cache_e46b6170_
+#define pagepool_no_view_ pagepool_no_view_e46b6170_
+#define pagepool_here_ pagepool_here_e46b6170_
+#define pagepool_there_ pagepool_there_e46b6170_
+#define pagepool_noted_ pagepool_noted_e46b6170_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
@@ -2140,6 +2172,9 @@ PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
+/* The pool to which this thread returned last without owning it. */
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
 /* Whether the library has noted where pagepool_here_ is, to clear it. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
@@ -2149,7 +2184,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0x9698ec91);
+    pagepool_tables_ = pagepool_inline_tables(0xe46b6170);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -2236,26 +2271,6 @@ PAGEPOOL_SLOW_ struct pagepool *pagepool_looked_at_(struct pagepool *pool)
     return pool;
 }
 
-/* For the owner who used another pool last or has a full cache, and before the tables are known. */
-PAGEPOOL_SLOW_ int pagepool_put_here_(struct pagepool_buf *buf)
-{
-    pagepool_look_behind_(buf);
-    return pagepool_buf_put(buf);
-}
-
-/* Saves no register, because all its calls are tail calls. */
-PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
-{
-    uint32_t token = (uint32_t)pagepool_number_(buf);
-    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL)) {
-        const struct pagepool_view_ *view =
-            ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
-        if (PAGEPOOL_LIKELY_(view == NULL || view->owner != pagepool_me_()))
-            return pagepool_tables_->put_away(buf);
-    }
-    return pagepool_put_here_(buf);
-}
-
 /* The token of the page's next life: see LifeTable. */
 PAGEPOOL_FAST_ uint64_t pagepool_next_(uint64_t token)
 {
@@ -2270,34 +2285,84 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* An address, for a thread that may be the owner and used another pool last. */
-PAGEPOOL_SLOW_ void *pagepool_data_here_(void *data, struct pagepool_view_ *view)
+/* Whether the pool that is kept still exists. Then its words are not another pool's, and the address of a
+ * buffer of it that is out is valid. */
+PAGEPOOL_FAST_ int pagepool_is_there_(const struct pagepool_elsewhere_ *there)
 {
-    pagepool_look_here_(view);
-    return data;
+    return __atomic_load_n(&there->view->token, __ATOMIC_ACQUIRE) == there->token;
 }
 
-/* The address of a plain page that is out: on another thread than the owner's, most likely. Saves no
- * register, because all its calls are tail calls. */
+/* Any other return, and before the tables are known. */
+PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
+{
+    uint32_t token = (uint32_t)pagepool_number_(buf);
+    if (pagepool_tables_ != NULL) {
+        const struct pagepool_view_ *view =
+            ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
+        if (view == NULL || view->owner != pagepool_me_()) {
+            pagepool_tables_->note_away(buf, &pagepool_there_);
+            return pagepool_tables_->put_away(buf);
+        }
+    }
+    pagepool_look_behind_(buf);
+    return pagepool_buf_put(buf);
+}
+
+/* Stores that the buffer returns, and sends its life; returns the lane's flags. The caller found the buffer
+ * out, and the slot free. Does what `leave` and `push_in_run` do. */
+PAGEPOOL_FAST_ uint32_t pagepool_send_(struct pagepool_lane_ *lane, uint64_t *out, uint32_t page,
+    uint64_t token)
+{
+    uint32_t *next = lane->next;
+    uint32_t *life = (uint32_t *)(pagepool_number_(next) + lane->to_life);
+    __atomic_store_n(out, pagepool_next_(token), __ATOMIC_RELAXED);
+    __atomic_store_n(life, (uint32_t)(token >> 32), __ATOMIC_RELAXED);
+    __atomic_store_n(next, (uint32_t)1 << 31 | page << 2 | lane->phase, __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->next, next + 1, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    return __atomic_load_n(&lane->flags, __ATOMIC_RELAXED);
+}
+
+/* The return of a plain page on another thread than the owner's, most likely. Saves no register, because all
+ * its calls are tail calls. */
+PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
+{
+    uint64_t token = pagepool_number_(buf);
+    struct pagepool_elsewhere_ *there = &pagepool_there_;
+    uint32_t page = pagepool_page_(there->base, token);
+    if (PAGEPOOL_LIKELY_(page < there->pages && pagepool_is_there_(there) &&
+                         there->view->owner != pagepool_me_())) {
+        struct pagepool_lane_ *lane = there->lane;
+        uint64_t *out = &there->outs[page];
+        if (PAGEPOOL_LIKELY_(there->hand->lanes != 0 && lane->next != lane->until &&
+                             __atomic_load_n(out, __ATOMIC_RELAXED) == token)) {
+            if (PAGEPOOL_LIKELY_(pagepool_send_(lane, out, page, token) == 0))
+                return 0;
+            return pagepool_tables_->after_sending(buf, there);
+        }
+    }
+    return pagepool_put_other_(buf);
+}
+
+/* Any other address. */
+PAGEPOOL_SLOW_ void *pagepool_data_other_(struct pagepool_buf *buf)
+{
+    pagepool_look_behind_(buf);
+    if (pagepool_tables_ != NULL)
+        pagepool_tables_->note_away(buf, &pagepool_there_);
+    return pagepool_buf_data(buf);
+}
+
+/* The address of a plain page that is out: on another thread than the owner's, most likely. */
 PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL && (token & 15) == 1)) {
-        const struct pagepool_row_ *row =
-            (const struct pagepool_row_ *)pagepool_tables_->directory + ((uint32_t)token >> 16);
-        if (PAGEPOOL_LIKELY_(__atomic_load_n(&row->kind, __ATOMIC_ACQUIRE) == 1 &&
-                             __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) == token)) {
-            struct pagepool_view_ *view = row->view;
-            uint64_t page = pagepool_page_(view->base, token);
-            if (PAGEPOOL_LIKELY_(page < view->readable)) {
-                void *data = pagepool_pointer_(view->memory + page * view->base_page);
-                if (PAGEPOOL_LIKELY_(view->owner != pagepool_me_()))
-                    return data;
-                return pagepool_data_here_(data, view);
-            }
-        }
-    }
-    return pagepool_buf_data(buf);
+    const struct pagepool_elsewhere_ *there = &pagepool_there_;
+    uint64_t page = pagepool_page_(there->base, token);
+    if (PAGEPOOL_LIKELY_(page < there->readable && pagepool_is_there_(there) &&
+                         __atomic_load_n(&there->outs[page], __ATOMIC_RELAXED) == token))
+        return pagepool_pointer_(there->memory + page * there->base_page);
+    return pagepool_data_other_(buf);
 }
 
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)

@@ -12,6 +12,7 @@ pub(crate) mod owner_half;
 pub(crate) mod slots;
 pub(crate) mod table;
 pub(crate) mod tables;
+pub(crate) mod there;
 pub(crate) mod thread;
 pub(crate) mod token;
 pub(crate) mod view;

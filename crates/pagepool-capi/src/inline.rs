@@ -7,11 +7,12 @@ use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU32;
 
-use ::pagepool::{CacheHead, LifeTable, NEXT_LIFE};
+use ::pagepool::{CacheHead, LifeLane, LifeTable, NEXT_LIFE};
 
 use crate::handles::binding::here;
 use crate::handles::claim::put_away;
 use crate::handles::directory::{DIRECTORY, DirectoryRow, ROW_SHIFT};
+use crate::handles::there::There;
 use crate::handles::token::{KIND_BITS, Token};
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
@@ -22,10 +23,27 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, view_mask)", offset_of!(InlineC, view_mask)),
     ("offsetof(struct pagepool_inline_, note)", offset_of!(InlineC, note)),
     ("offsetof(struct pagepool_inline_, put_away)", offset_of!(InlineC, put_away)),
+    ("offsetof(struct pagepool_inline_, note_away)", offset_of!(InlineC, note_away)),
+    ("offsetof(struct pagepool_inline_, after_sending)", offset_of!(InlineC, after_sending)),
     ("sizeof(struct pagepool_row_)", size_of::<DirectoryRow>()),
     ("offsetof(struct pagepool_row_, view)", offset_of!(DirectoryRow, view)),
-    ("offsetof(struct pagepool_row_, kind)", offset_of!(DirectoryRow, kind)),
-    ("offsetof(struct pagepool_row_, outs)", offset_of!(DirectoryRow, words)),
+    ("sizeof(struct pagepool_elsewhere_)", size_of::<There>()),
+    ("offsetof(struct pagepool_elsewhere_, base)", offset_of!(There, base)),
+    ("offsetof(struct pagepool_elsewhere_, pages)", offset_of!(There, pages)),
+    ("offsetof(struct pagepool_elsewhere_, outs)", offset_of!(There, outs)),
+    ("offsetof(struct pagepool_elsewhere_, view)", offset_of!(There, view)),
+    ("offsetof(struct pagepool_elsewhere_, token)", offset_of!(There, token)),
+    ("offsetof(struct pagepool_elsewhere_, hand)", offset_of!(There, hand)),
+    ("offsetof(struct pagepool_elsewhere_, lane)", offset_of!(There, lane)),
+    ("offsetof(struct pagepool_elsewhere_, memory)", offset_of!(There, memory)),
+    ("offsetof(struct pagepool_elsewhere_, readable)", offset_of!(There, readable)),
+    ("offsetof(struct pagepool_elsewhere_, base_page)", offset_of!(There, base_page)),
+    ("offsetof(struct pagepool_hand_, lanes)", LifeLane::PLACES.hand),
+    ("offsetof(struct pagepool_lane_, next)", LifeLane::PLACES.next),
+    ("offsetof(struct pagepool_lane_, until)", LifeLane::PLACES.until),
+    ("offsetof(struct pagepool_lane_, phase)", LifeLane::PLACES.phase),
+    ("offsetof(struct pagepool_lane_, flags)", LifeLane::PLACES.flags),
+    ("offsetof(struct pagepool_lane_, to_life)", LifeLane::PLACES.to_life),
     ("sizeof(struct pagepool_view_)", size_of::<PoolView>()),
     ("offsetof(struct pagepool_view_, token)", offset_of!(PoolView, token)),
     ("offsetof(struct pagepool_view_, owner)", offset_of!(PoolView, owner)),
@@ -60,7 +78,7 @@ pub const LAYOUT: u32 =
 const ENTRY_BYTES: u64 = size_of::<AtomicU32>() as u64;
 
 /// Raised if the layout stays, but the inline functions must use it differently.
-const MEANING: u64 = 2;
+const MEANING: u64 = 3;
 
 /// FNV-1a of numbers.
 const fn digest(known: &[(&str, usize)], more: &[u64]) -> u32 {
@@ -90,6 +108,10 @@ pub struct InlineC {
     note: extern "C" fn(here: *mut c_void) -> c_int,
     /// Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
     put_away: extern "C" fn(buf: *mut c_void) -> c_int,
+    /// Keeps the pool of a buffer `there`, as the one that the thread used last without owning it.
+    note_away: extern "C" fn(buf: *mut c_void, there: *mut c_void),
+    /// Follows a message that the inline functions sent with a flag raised; returns 0.
+    after_sending: extern "C" fn(buf: *mut c_void, there: *mut c_void) -> c_int,
 }
 
 // SAFETY: numbers, a function, and addresses of statics that all threads share.
@@ -109,12 +131,26 @@ pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
         view_mask: MAX_POOLS as u64 - 1,
         note: register,
         put_away: put_elsewhere,
+        note_away,
+        after_sending,
     };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }
 
 extern "C" fn put_elsewhere(buf: *mut c_void) -> c_int {
     put_away(Token::of(buf))
+}
+
+extern "C" fn note_away(buf: *mut c_void, there: *mut c_void) {
+    // SAFETY: the row of the calling thread, which no other code uses now.
+    let there: &mut There = unsafe { &mut *there.cast() };
+    there.note(Token::of(buf));
+}
+
+extern "C" fn after_sending(buf: *mut c_void, there: *mut c_void) -> c_int {
+    // SAFETY: the row of the calling thread, which no other code uses now.
+    let there: &There = unsafe { &*there.cast() };
+    there.after_sending(Token::of(buf))
 }
 
 extern "C" fn register(here: *mut c_void) -> c_int {

@@ -9,7 +9,7 @@ use pagepool_lab::TempFolder;
 
 use crate::installed::{compiled, has, prefix, run, source, temporary};
 
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     "tests/c/required.c",
     "tests/c/misuse.c",
     "tests/c/batch.c",
@@ -25,6 +25,7 @@ const PROGRAMS: [&str; 15] = [
     "tests/c/no_owner.c",
     "tests/c/publish.c",
     "tests/c/rebind.c",
+    "tests/c/elsewhere.c",
 ];
 
 /// What threads, processes and the C library do to a program, which is no mistake of its own.

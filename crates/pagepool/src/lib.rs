@@ -144,6 +144,8 @@ pub use pool::alloc_addr::CachedAddrs;
 pub use pool::bound::Bound;
 pub use pool::bound::waiting::Waiting;
 pub use pool::deferred_queue::{DeferredUser, InUse};
+#[cfg(not(loom))]
+pub use pool::ffi::LanePlaces;
 pub use pool::ffi::{CacheHead, LifeLane, Sent, lasting_zeroes};
 pub use pool::params::{Holders, OnBusy, PoolParams};
 pub use pool::pool_ref::PoolRef;

@@ -26,7 +26,7 @@ use crate::handles::owner::frag_over;
 use crate::handles::slots;
 use crate::handles::thread::me;
 use crate::handles::token::{HandleKind, Token};
-use crate::handles::view::{NO_LANE, PoolView, RUN};
+use crate::handles::view::{NO_LANE, PoolView, RUN, each_of_eight};
 
 /// A buffer taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
@@ -95,12 +95,12 @@ fn away<'a>(token: Token) -> Option<(&'static DirectoryRow, LifeLane<'a>)> {
 #[inline(always)]
 fn send(token: Token) -> Option<c_int> {
     let (row, lane) = away(token)?;
-    if !row.page(token).leave(token.0) {
+    if !PageLife::leave(row.outs()(token), token.0) {
         return None;
     }
     Some(match lane.send_quickly(row.view().page_of(token), token.generation()) {
         Some(true) => 0,
-        Some(false) => send_watched(row, lane, token),
+        Some(false) => send_watched(row.view(), lane, token),
         None => send_slowly(row, lane, token),
     })
 }
@@ -108,9 +108,9 @@ fn send(token: Token) -> Option<c_int> {
 /// A message was sent through a lane whose owner sleeps or has ended.
 #[cold]
 #[inline(never)]
-fn send_watched(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
+pub(crate) fn send_watched(view: &'static PoolView, lane: LifeLane<'_>, token: Token) -> c_int {
     if let late @ Sent::Late(_) = lane.after_sending() {
-        send_otherwise(row.view(), &[token], late);
+        send_otherwise(view, &[token], late);
     }
     0
 }
@@ -131,15 +131,23 @@ fn send_slowly(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
 #[inline(always)]
 pub(crate) fn send_run(tokens: &[Token]) -> usize {
     let Some((row, lane)) = tokens.first().and_then(|&first| away(first)) else { return 0 };
-    let (first, base) = (tokens[0], row.view().base.load(Relaxed));
-    let leaves = |&&token: &&Token| directory::in_one_row(first, token) && row.page(token).leave(token.0);
-    let n = tokens.iter().take(RUN).take_while(leaves).count();
+    let (n, base) = (leave_run(row, &tokens[..tokens.len().min(RUN)]), row.view().base.load(Relaxed));
     let page_and_half = |token: &Token| ((token.0 as u32).wrapping_sub(base) >> 4, token.generation());
     match lane.send_each(&tokens[..n], page_and_half) {
         Sent::Some(sent) if sent == n => {}
         sent => send_otherwise(row.view(), &tokens[..n], sent),
     }
     n
+}
+
+/// Stores that the first of these plain pages return, while they are out and in one row; returns how many. Not
+/// inlined, so that all it needs is in registers.
+#[inline(never)]
+fn leave_run(row: &DirectoryRow, tokens: &[Token]) -> usize {
+    let (out, first) = (row.outs(), tokens[0]);
+    each_of_eight(tokens, &mut [(); RUN][..tokens.len()], |token, ()| {
+        directory::in_one_row(first, token) && PageLife::leave(out(token), token.0)
+    })
 }
 
 /// Sends a plain page that is out to its pool, on a thread without a lane at hand; returns whether it did.
@@ -153,7 +161,7 @@ fn send_first(row: &DirectoryRow, token: Token) -> bool {
     let view = row.view();
     let leaves = token.is(HandleKind::Page) && !view.is_mine() && view.lane().0 != NO_LANE && {
         repair(row.page(token), token.0);
-        row.page(token).leave(token.0)
+        PageLife::leave(row.outs()(token), token.0)
     };
     if leaves {
         send_otherwise(view, &[token], Sent::Some(0));

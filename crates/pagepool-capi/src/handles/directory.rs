@@ -196,15 +196,28 @@ impl DirectoryRow {
     /// The words of a page. The row is of pages; the token may be of another row, and finds its place.
     #[inline(always)]
     pub(crate) fn page(&self, token: Token) -> PageLife {
-        let at = (token.place() & IN_ROW) as usize;
-        let word = |words: *mut AtomicU64| {
-            // SAFETY: a row of pages has both words for every place.
-            let word = unsafe { words.add(at) };
-            // SAFETY: words are atomics and never freed.
-            unsafe { &*word }
-        };
-        PageLife { life: word(self.lives.load(Relaxed)), out: word(self.words.load(Relaxed).cast()) }
+        // SAFETY: a row of pages has a life for every place.
+        let life = unsafe { word_of(self.lives.load(Relaxed), token) };
+        PageLife { life, out: self.outs()(token) }
     }
+
+    /// Finds the out words of pages. The row is of pages, as for [`page`](Self::page).
+    #[inline(always)]
+    pub(crate) fn outs(&self) -> impl Fn(Token) -> &'static AtomicU64 {
+        let outs = self.words.load(Relaxed).cast::<AtomicU64>();
+        // SAFETY: a row of pages has an out word for every place.
+        move |token| unsafe { word_of(outs, token) }
+    }
+}
+
+/// # Safety
+/// These are the words of a row, one for every place.
+#[inline(always)]
+unsafe fn word_of(words: *mut AtomicU64, token: Token) -> &'static AtomicU64 {
+    // SAFETY: the caller's promise.
+    let word = unsafe { words.add((token.place() & IN_ROW) as usize) };
+    // SAFETY: words are atomics and never freed.
+    unsafe { &*word }
 }
 
 /// The row of a buffer's token. The token may be of an earlier life.

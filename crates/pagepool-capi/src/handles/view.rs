@@ -281,7 +281,11 @@ fn end_lives(view: &PoolView, tokens: &[Token], space: &mut [u32]) -> usize {
 /// Calls `with` for each item and the one beside it, up to the first `false`; returns how many. Eight per
 /// round: the compiler does not unroll a loop that may end early.
 #[inline(always)]
-fn each_of_eight<T: Copy, B>(each: &[T], beside: &mut [B], with: impl Fn(T, &mut B) -> bool) -> usize {
+pub(crate) fn each_of_eight<T: Copy, B>(
+    each: &[T],
+    beside: &mut [B],
+    with: impl Fn(T, &mut B) -> bool,
+) -> usize {
     let ((eights, rest), (beside_eights, beside_rest)) = (each.as_chunks::<8>(), beside.as_chunks_mut::<8>());
     macro_rules! each {
         ($turn:ident, $eight:ident, $beside:ident, $($at:literal)*) => {

@@ -15,6 +15,7 @@ use crate::holders::tag::Tag;
 use crate::mem::page::PageIdx;
 use crate::recycle::cache::{Cache, OwnerProof};
 use crate::recycle::lane::Lane;
+use crate::recycle::message::Message;
 use crate::returns::page_return::UnsentPages;
 
 /// Up to [`Batch::MAX`] whole pages of one pool, owned by the batch. For frames use
@@ -341,7 +342,7 @@ fn put_remote_synced(pool: PoolPtr, pages: &[u32]) {
 /// Pushes prepared pages into this thread's lane, and the rest into the ring.
 #[inline(always)]
 pub(crate) fn put_in_lane(pool: PoolPtr, lane: &Lane, pages: &[u32]) {
-    let pushed = lane.push_pages(pages);
+    let pushed = lane.push_pages(pages, |page| Message::of_page(PageIdx(*page)));
     if pushed == pages.len() {
         return pool.after_push(lane, lane.after_push());
     }

@@ -36,9 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 
 use crate::mem::page::PageIdx;
-use crate::recycle::lane_slots::{
-    LaneLines, LaneSlot, LaneSlots, SLOTS_A_LINE, prefetch_to_write, run_of_lives, take_run, write_pages,
-};
+use crate::recycle::lane_slots::{LaneLines, LaneSlot, LaneSlots, SLOTS_A_LINE, prefetch_to_write, take_run};
 use crate::recycle::message::{Message, MessageQueue};
 use crate::stats::Counter;
 #[cfg(loom)]
@@ -60,8 +58,9 @@ const RUN_SLOTS: usize = if cfg!(loom) { SLOTS_A_LINE } else { 4 * SLOTS_A_LINE 
 
 /// One returning thread's messages to the owner of one pool.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Lane {
-    producer: Padded<LaneProducer>,
+    pub(crate) producer: Padded<LaneProducer>,
     consumer: Padded<LaneConsumer>,
     /// Holds both ends' slots.
     _lines: LaneLines,
@@ -80,15 +79,18 @@ unsafe impl Send for Lane {}
 // SAFETY: slots and fields are atomics; the protocol says who may write them.
 unsafe impl Sync for Lane {}
 
-/// The returning thread's cache line. The owner writes `flags` when the pool finds no page or ends.
+/// The returning thread's cache lines: what each push uses is in the first. The owner writes `flags` when the
+/// pool finds no page or ends. `pagepool.h` pushes, too: see `LifeLane::PLACES`.
 #[derive(Debug)]
-struct LaneProducer {
+#[repr(C)]
+pub(crate) struct LaneProducer {
     /// The next message's slot; written only by the claiming thread.
-    next: AtomicPtr<LaneSlot>,
+    pub(crate) next: AtomicPtr<LaneSlot>,
     /// Slots before this one, in the lap of `next`, are free.
-    until: AtomicPtr<LaneSlot>,
-    phase: PlainU32,
-    flags: AtomicU32,
+    pub(crate) until: AtomicPtr<LaneSlot>,
+    pub(crate) phase: PlainU32,
+    pub(crate) flags: AtomicU32,
+    pub(crate) slots: LaneSlots,
     /// Messages before this lap.
     lap_start: PlainUsize,
     /// Messages below this number have free slots. The producer reads the consumer's line once a lap, and
@@ -96,7 +98,6 @@ struct LaneProducer {
     free_until: PlainUsize,
     /// Messages of fragments.
     frags: Counter,
-    slots: LaneSlots,
     #[cfg(loom)]
     watch: OneAtATime,
 }
@@ -256,29 +257,10 @@ impl Lane {
         free_until.wrapping_sub(at)
     }
 
-    /// Adds messages of whole pages while there is room; returns how many. Call
+    /// Adds the items' messages, all of whole pages, while there is room; returns how many. Call
     /// [`after_push`](Self::after_push) next.
     #[inline(always)]
-    pub(crate) fn push_pages(&self, pages: &[u32]) -> usize {
-        self.push_runs(pages, write_pages)
-    }
-
-    /// Adds the items' messages, none of fragments, while there is room; returns how many. Call
-    /// [`after_push`](Self::after_push) next.
-    #[inline(always)]
-    pub(crate) fn push_each<T>(&self, items: &[T], message: impl Fn(&T) -> Message) -> usize {
-        let slots = self.producer.slots;
-        self.push_runs(items, |run, items, phase| {
-            for (slot, item) in run.iter().zip(items) {
-                slots.write(slot, message(item), phase);
-            }
-        })
-    }
-
-    /// Calls `write` with each run of free slots and as many items, in order; returns how many items found
-    /// room.
-    #[inline(always)]
-    fn push_runs<T>(&self, items: &[T], write: impl Fn(&[LaneSlot], &[T], u32)) -> usize {
+    pub(crate) fn push_pages<T>(&self, items: &[T], message: impl Fn(&T) -> Message) -> usize {
         let end = &self.producer;
         let mut left = items;
         while !left.is_empty() {
@@ -293,7 +275,7 @@ impl Lane {
             #[cfg(loom)]
             end.watch.touch();
             let (now, later) = left.split_at(left.len().min(room.len()));
-            write(&room[..now.len()], now, end.phase());
+            end.slots.write_run(&room[..now.len()], now, end.phase(), &message);
             end.next.store(next.wrapping_add(now.len()), Ordering::Release); // pairs with pages_pushed()
             left = later;
         }
@@ -404,7 +386,7 @@ impl Lane {
     }
 
     pub(crate) fn is_detached(&self) -> bool {
-        self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
+        self.producer.flags.load(Ordering::Acquire) & DETACHED != 0 // pairs with raise_all()
     }
 
     /// Pages ever pushed. Any thread. Never less than returned before, never more than were pushed. It may
@@ -522,13 +504,9 @@ impl MessageQueue for Lane {
         while kept < space.len() {
             let at = start.wrapping_add(taken);
             let run = slots.run(at, space.len() - kept);
-            let lives = run_of_lives(run, slots.phase(at));
-            for slot in &run[..lives] {
-                let message = slots.read(slot, slot.read());
-                space[kept] = message.page().0;
-                kept += usize::from(ends(message.page(), message.life()));
-            }
-            taken += lives;
+            let space = &mut space[kept..][..run.len()];
+            let (lives, pages) = slots.take_lives(run, slots.phase(at), space, &mut ends);
+            (taken, kept) = (taken + lives, kept + pages);
             if lives < run.len() {
                 break;
             }
@@ -605,7 +583,7 @@ mod tests {
             let lane = Lane::alone(size);
             for round in 0..10 * size as u32 {
                 let pages: Vec<u32> = (0..7 + round % 93).collect();
-                let pushed = lane.push_pages(&pages);
+                let pushed = lane.push_pages(&pages, |page| Message::of_page(PageIdx(*page)));
                 assert_eq!(pushed, pages.len().min(size), "lane of {size}, round {round}");
                 assert_eq!(lane.push(Message::of_page(PageIdx(99))), pushed < size);
                 let all: Vec<u32> = lane.take_all().into_iter().map(|message| message.page().0).collect();

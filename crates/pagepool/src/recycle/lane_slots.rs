@@ -45,6 +45,18 @@ impl LaneSlot {
         self.word.store(life, Ordering::Relaxed);
     }
 
+    /// Reads the life in the word beside a slot whose message the caller has seen.
+    #[inline(always)]
+    pub(crate) fn read_life(&self) -> u32 {
+        #[cfg(loom)]
+        return self.word.load(Ordering::Relaxed);
+        // SAFETY: as in read().
+        #[cfg(not(loom))]
+        unsafe {
+            self.word.as_ptr().read()
+        }
+    }
+
     /// Reads the slot. The caller has seen this lap's message in this slot or a later one.
     #[inline(always)]
     pub(crate) fn read(&self) -> u32 {
@@ -74,6 +86,7 @@ unsafe impl crate::sys::table::Zeroable for SlotLine {}
 
 /// A lane's slots; each end has this on its own cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct LaneSlots {
     pub(crate) first: NonNull<LaneSlot>,
     /// The number of slots, a power of two, minus one.
@@ -185,19 +198,106 @@ impl LaneLines {
     }
 }
 
-/// How many leading slots of one line have lives.
+impl LaneSlots {
+    /// Ends the lives in leading slots of one line; stops before any other message. Writes the page numbers of
+    /// those that `ends` ends. Returns how many it took and how many it wrote.
+    #[inline(always)]
+    pub(crate) fn take_lives(
+        &self,
+        run: &[LaneSlot],
+        phase: u32,
+        space: &mut [u32],
+        mut ends: impl FnMut(PageIdx, u32) -> bool,
+    ) -> (usize, usize) {
+        if let Ok(line) = <&[LaneSlot; SLOTS_A_LINE]>::try_from(run)
+            && let Ok(space) = <&mut [u32; SLOTS_A_LINE]>::try_from(&mut *space)
+            && is_written(line, phase)
+            && copy_lives(line, space)
+        {
+            return (SLOTS_A_LINE, end_all(space, self.lives_beside(line), ends));
+        }
+        let (mut taken, mut kept) = (0, 0);
+        for slot in run {
+            let word = slot.word.load(Ordering::Acquire); // pairs with write()
+            if word & (LIFE << 1 | 1) != LIFE << 1 | phase {
+                break;
+            }
+            #[cfg(loom)]
+            slot.watch.touch();
+            let message = self.read(slot, word);
+            space[kept] = message.page().0;
+            kept += usize::from(ends(message.page(), message.life()));
+            taken += 1;
+        }
+        (taken, kept)
+    }
+
+    /// The words beside the slots of a line, in a pool with lives.
+    #[inline(always)]
+    fn lives_beside(&self, line: &[LaneSlot; SLOTS_A_LINE]) -> &[LaneSlot; SLOTS_A_LINE] {
+        // SAFETY: the lane's `lines` have a life for each slot, in the order of the slots.
+        unsafe { NonNull::from(self.life_beside(&line[0])).cast().as_ref() }
+    }
+}
+
+/// Copies the page numbers of a written line; returns whether all slots have lives.
 #[inline(always)]
-pub(crate) fn run_of_lives(run: &[LaneSlot], phase: u32) -> usize {
-    let is_life = |word: u32| word & (LIFE << 1 | 1) == LIFE << 1 | phase;
-    run.iter().take_while(|slot| is_life(slot.word.load(Ordering::Acquire))).count() // pairs with write()
+fn copy_lives(line: &[LaneSlot; SLOTS_A_LINE], space: &mut [u32; SLOTS_A_LINE]) -> bool {
+    let mut all = LIFE;
+    for (slot, number) in line.iter().zip(space) {
+        let bits = slot.read() >> 1;
+        all &= bits;
+        *number = Message::with_life(bits | LIFE, || 0).page().0;
+    }
+    all != 0
+}
+
+/// Ends these lives of pages; keeps the pages for which that succeeds, and returns their number. Not inlined, so
+/// that all it needs is in registers.
+#[inline(never)]
+fn end_all(
+    pages: &mut [u32; SLOTS_A_LINE],
+    lives: &[LaneSlot; SLOTS_A_LINE],
+    mut ends: impl FnMut(PageIdx, u32) -> bool,
+) -> usize {
+    let mut refused = 0u32;
+    for at in 0..SLOTS_A_LINE {
+        if !ends(PageIdx(pages[at]), lives[at].read_life()) {
+            refused = with_bit(refused, at);
+        }
+    }
+    if refused == 0 { SLOTS_A_LINE } else { remove(pages, refused) }
+}
+
+/// A call, so that the loop itself has no instruction for it.
+#[cold]
+#[inline(never)]
+fn with_bit(bits: u32, at: usize) -> u32 {
+    bits | 1 << at
+}
+
+/// Removes the pages whose bits are set; returns how many are left.
+#[cold]
+#[inline(never)]
+fn remove(pages: &mut [u32; SLOTS_A_LINE], refused: u32) -> usize {
+    let mut kept = 0;
+    for at in (0..SLOTS_A_LINE).filter(|at| refused & 1 << at == 0) {
+        pages[kept] = pages[at];
+        kept += 1;
+    }
+    kept
+}
+
+/// Whether all slots are written. They are filled in order, so the last one says so.
+#[inline(always)]
+fn is_written(run: &[LaneSlot], phase: u32) -> bool {
+    run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase) // pairs with write()
 }
 
 /// Copies the page numbers of leading whole pages in slots of one line; returns how many.
 #[inline(always)]
 pub(crate) fn take_run(run: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32]) -> usize {
-    // Slots are filled in order: if the last is written, all are. Acquire pairs with write().
-    let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase);
-    if is_full && copy_run(run, stop, space) {
+    if is_written(run, phase) && copy_run(run, stop, space) {
         return run.len();
     }
     let mut taken = 0;
@@ -234,40 +334,70 @@ fn copy_slots(run: &[LaneSlot], stop: u32, space: &mut [u32]) -> bool {
     others & stop == 0
 }
 
-/// Writes messages of whole pages into as many slots, in order.
-#[inline(always)]
-pub(crate) fn write_pages(slots: &[LaneSlot], pages: &[u32], phase: u32) {
-    let first = slots.as_ptr().align_offset(align_of::<SlotLine>()).min(slots.len());
-    let ((first, slots), (first_page, pages)) = (slots.split_at(first), pages.split_at(first));
-    let ((lines, last), (page_lines, last_page)) = (slots.as_chunks(), pages.as_chunks());
-    write_each(first, first_page, phase);
-    lines.iter().zip(page_lines).for_each(|(line, pages)| write_line(line, pages, phase));
-    write_each(last, last_page, phase);
-}
-
-#[inline(always)]
-fn write_each(slots: &[LaneSlot], pages: &[u32], phase: u32) {
-    slots.iter().zip(pages).for_each(|(slot, page)| slot.write(Message::of_page(PageIdx(*page)), phase));
-}
-
-/// Writes a line. On x86-64 with AVX one store writes four slots: there, aligned stores of 16 bytes are
-/// atomic (Intel's SDM, "Guaranteed Atomic Operations"; AMD's APM, "Access Atomicity").
-#[inline(always)]
-fn write_line(line: &[LaneSlot; SLOTS_A_LINE], pages: &[u32; SLOTS_A_LINE], phase: u32) {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, miri, pagepool_tsan))))]
-    if is_x86_feature_detected!("avx") {
-        let (fours, page_fours) = (line.as_chunks().0, pages.as_chunks().0);
-        return fours.iter().zip(page_fours).for_each(|(four, pages)| write_four(four, pages, phase));
+impl LaneSlots {
+    /// Writes the items' messages, of whole pages, into as many slots, in order.
+    #[inline(always)]
+    pub(crate) fn write_run<T>(
+        &self,
+        slots: &[LaneSlot],
+        items: &[T],
+        phase: u32,
+        message: impl Fn(&T) -> Message,
+    ) {
+        let write_each = |slots: &[LaneSlot], items: &[T]| {
+            slots.iter().zip(items).for_each(|(slot, item)| self.write(slot, message(item), phase));
+        };
+        let first = slots.as_ptr().align_offset(align_of::<SlotLine>()).min(slots.len());
+        let ((first, slots), (first_item, items)) = (slots.split_at(first), items.split_at(first));
+        let ((lines, last), (item_lines, last_item)) =
+            (slots.as_chunks::<SLOTS_A_LINE>(), items.as_chunks::<SLOTS_A_LINE>());
+        write_each(first, first_item);
+        for (line, items) in lines.iter().zip(item_lines) {
+            if !self.write_line(line, items, phase, &message) {
+                write_each(line, items);
+            }
+        }
+        write_each(last, last_item);
     }
-    write_each(line, pages, phase);
+
+    /// Writes a line by four stores and, with lives, four for these; `false` if the CPU cannot. On x86-64 with
+    /// AVX, aligned stores of 16 bytes are atomic (Intel's SDM, "Guaranteed Atomic Operations"; AMD's APM,
+    /// "Access Atomicity").
+    #[inline(always)]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri, pagepool_tsan))))]
+    fn write_line<T>(
+        &self,
+        line: &[LaneSlot; SLOTS_A_LINE],
+        items: &[T; SLOTS_A_LINE],
+        phase: u32,
+        message: impl Fn(&T) -> Message,
+    ) -> bool {
+        if !is_x86_feature_detected!("avx") {
+            return false;
+        }
+        for (four, items) in line.as_chunks::<4>().0.iter().zip(items.as_chunks::<4>().0) {
+            let messages = items.each_ref().map(&message);
+            if messages.iter().any(|message| message.life() != 0) {
+                let lives = NonNull::from(self.life_beside(&four[0])).cast();
+                // SAFETY: the lane's `lines` have a life for each slot, in the order of the slots.
+                write_four(unsafe { lives.as_ref() }, messages.map(Message::life));
+            }
+            write_four(four, messages.map(|message| message.bits() << 1 | phase));
+        }
+        true
+    }
+
+    #[inline(always)]
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri, pagepool_tsan)))))]
+    fn write_line<T, U>(&self, _: &[LaneSlot], _: &[T], _: u32, _: U) -> bool {
+        false
+    }
 }
 
-/// Writes four slots, the first at a multiple of 16 bytes, on a CPU with AVX.
+/// Writes four words, the first at a multiple of 16 bytes, on a CPU with AVX.
 #[cfg(all(target_arch = "x86_64", not(any(loom, miri, pagepool_tsan))))]
 #[inline(always)]
-fn write_four(slots: &[LaneSlot; 4], pages: &[u32; 4], phase: u32) {
-    let words = pages.map(|page| page << 2 | phase);
-    debug_assert_eq!(words[0], Message::of_page(PageIdx(pages[0])).bits() << 1 | phase);
+fn write_four(slots: &[LaneSlot; 4], words: [u32; 4]) {
     // SAFETY: any 16 bytes are a vector.
     let words: std::arch::x86_64::__m128i = unsafe { std::mem::transmute(words) };
     // SAFETY: four slots are 16 bytes of atomics, aligned to 16. On a CPU with AVX such a store becomes
@@ -303,15 +433,41 @@ mod tests {
         let read = |slots: &[LaneSlot]| -> Vec<u32> {
             slots.iter().map(|slot| slot.word.load(Ordering::Relaxed)).collect()
         };
+        let slots_of = &lines.slots;
         for (from, len) in (0..20).flat_map(|from| (0..=64 - from).map(move |len| (from, len))) {
             all.iter().for_each(|slot| slot.word.store(u32::MAX, Ordering::Relaxed));
             let (phase, pages) = (from as u32 & 1, (0..len as u32).map(|at| 1 << 29 | at));
             let pages: Vec<u32> = pages.collect();
             let (before, (slots, after)) = (&all[..from], all[from..].split_at(len));
-            write_pages(slots, &pages, phase);
+            slots_of.write_run(slots, &pages, phase, |page| Message::of_page(PageIdx(*page)));
             let words = pages.iter().map(|page| Message::of_page(PageIdx(*page)).bits() << 1 | phase);
             assert_eq!(read(slots), words.collect::<Vec<_>>(), "{len} from {from}");
             assert!(read(before).into_iter().chain(read(after)).all(|word| word == u32::MAX));
+        }
+    }
+
+    #[test]
+    fn a_line_of_lives_is_taken_up_to_another_message() {
+        let lines = LaneLines::for_lanes(1, 64, true).expect("it is small").next().expect("one lane");
+        let slots = lines.slots;
+        let life_of = |page: u32| 2 * page + 1;
+        for (refused, other) in [0, 1, 1 << 15, 0xffff, 0x1234].into_iter().flat_map(|refused| {
+            [0, 7, 15, 16].map(|other| (refused, other)) // all 16 have lives if the other is after them
+        }) {
+            let pages: Vec<u32> = (100..116).collect();
+            let message = |&page: &u32| match page == 100 + other {
+                true => Message::of_page(PageIdx(page)),
+                false => Message::of_life(PageIdx(page), life_of(page)),
+            };
+            slots.write_run(slots.run(0, 16), &pages, 1, message);
+            let ends = |page: u32| refused >> (page - 100) & 1 == 0;
+            let mut space = [0; 16];
+            let (taken, kept) = slots.take_lives(slots.run(0, 16), 1, &mut space, |page, life| {
+                assert_eq!(life, life_of(page.0));
+                ends(page.0)
+            });
+            let expected: Vec<u32> = (100..100 + other).filter(|&page| ends(page)).collect();
+            assert_eq!((taken, &space[..kept]), (other as usize, &expected[..]), "{refused:x}, {other}");
         }
     }
 }

@@ -108,10 +108,10 @@ static NONE_AT_HAND: NoneAtHand = NoneAtHand([const { AtHand::empty() }; 1]);
 
 /// A thread's lanes at hand, in plain thread-local memory without a destructor.
 #[derive(Clone, Copy)]
-struct Hand {
+pub(crate) struct Hand {
     first: *const AtHand,
-    /// Keeps a place inside the array.
-    mask: u32,
+    /// Keeps a place inside the array. 0 only in [`NONE`](Self::NONE).
+    pub(crate) mask: u32,
 }
 
 impl Hand {
@@ -190,6 +190,12 @@ pub(crate) unsafe fn lane_at_hand_of<'a, T>(
     let lane = hand.lane(pool, place)?;
     // SAFETY: the thread's entry holds a reference to the lane, and drops it only if the pool has ended.
     Some((found, unsafe { lane.as_ref() }))
+}
+
+/// Where the calling thread's [`Hand`] is, until the thread ends.
+#[cfg(not(loom))]
+pub(crate) fn hand() -> *const Hand {
+    HAND.with(|hand| hand.as_ptr().cast_const())
 }
 
 /// This thread's lane to a pool, from its entry or newly claimed; see [`lane`].

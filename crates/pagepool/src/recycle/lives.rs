@@ -103,13 +103,13 @@ impl PageLife {
         is_out
     }
 
-    /// Stores that a thread returns the buffer of this life; `false` if it is not a plain page that is out.
-    /// Then the thread sends the life.
+    /// Stores in the out word that a thread returns the buffer of this life; `false` if it is not a plain page
+    /// that is out. Then the thread sends the life.
     #[inline(always)]
-    pub fn leave(self, life: u64) -> bool {
-        let is_out = self.out.load(Relaxed) == life;
+    pub fn leave(out: &AtomicU64, life: u64) -> bool {
+        let is_out = out.load(Relaxed) == life;
         if is_out {
-            self.out.store(next_life(life), Relaxed);
+            out.store(next_life(life), Relaxed);
         }
         is_out
     }

@@ -100,7 +100,7 @@ impl Handle {
     fn put_life(&self, life: u64) -> bool {
         // SAFETY: it is used before the thread returns to another pool.
         let lane = unsafe { LifeLane::at_hand(|| Some(((), self.pool.lane_key()))) };
-        let refused = !self.words().leave(life);
+        let refused = !PageLife::leave(self.words().out, life);
         let half = (life >> 32) as u32;
         match lane.filter(|_| !refused).map(|((), lane)| lane.send_each(&[self.page], |&page| (page, half))) {
             _ if refused => {}

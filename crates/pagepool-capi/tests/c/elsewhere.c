@@ -1,0 +1,273 @@
+/* A thread that is not the owner: the inline functions remember the pool to which it returned last, and are
+ * not misled when that pool ends, when another one gets its places, or when the thread becomes the owner. */
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "check.h"
+
+enum { BUFS = 300, PAGES = 1024, ARENAS = 16 };
+
+static struct pagepool *pool;
+static struct pagepool_buf *bufs[BUFS], *all[PAGES];
+/* They live to the end, so that no pool has the memory of another one. */
+static struct pagepool_arena *arenas[ARENAS];
+static int arenas_made, fills;
+/* What the worker does next; it ends with NULL. */
+static void (*work)(void);
+static pthread_barrier_t step;
+static pthread_key_t key;
+static pthread_t worker;
+static atomic_int ready;
+
+static void *work_until_null(void *unused)
+{
+    CHECK(pthread_setspecific(key, &key) == 0);
+    for (;;) {
+        pthread_barrier_wait(&step);
+        if (work == NULL)
+            return unused;
+        work();
+        pthread_barrier_wait(&step);
+    }
+}
+
+static void elsewhere(void (*what)(void))
+{
+    work = what;
+    pthread_barrier_wait(&step);
+    if (what != NULL)
+        pthread_barrier_wait(&step);
+}
+
+static struct pagepool_stats stats_of(struct pagepool *of)
+{
+    struct pagepool_stats stats = PAGEPOOL_STATS_INIT;
+    CHECK(pagepool_read_stats(of, &stats) == 0);
+    return stats;
+}
+
+static struct pagepool *pool_of(uint64_t bytes)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool *made = NULL;
+    CHECK(arenas_made < ARENAS);
+    params.arena = arenas[arenas_made++] = arena_of(bytes);
+    params.wakeup = 1;
+    params.max_lanes = 1;
+    params.lane_size = 128; /* less than BUFS: the rest goes into the ring */
+    CHECK(pagepool_create(&params, &made) == 0 && pagepool_bind(made) == 0);
+    return made;
+}
+
+static void fill(void)
+{
+    ++fills;
+    for (int i = 0; i < BUFS; i++) {
+        CHECK((bufs[i] = pagepool_alloc_page(pool)) != NULL);
+        *(int *)pagepool_buf_data(bufs[i]) = fills * BUFS + i;
+    }
+}
+
+static void read_all(void)
+{
+    for (int i = 0; i < BUFS; i++) {
+        const int *data = pagepool_buf_data(bufs[i]);
+        CHECK(data != NULL && *data == fills * BUFS + i);
+    }
+}
+
+static void read_and_put(void)
+{
+    read_all();
+    for (int i = 0; i < BUFS; i++) {
+        CHECK(pagepool_buf_put(bufs[i]) == 0);
+        CHECK(pagepool_buf_put(bufs[i]) == -ESTALE && pagepool_buf_data(bufs[i]) == NULL);
+    }
+    CHECK(pagepool_buf_put(NULL) == -EINVAL && pagepool_buf_data(NULL) == NULL);
+}
+
+/* All buffers return by message, and none is lost. */
+static void return_elsewhere(void)
+{
+    uint64_t before = stats_of(pool).recycle_ring;
+    fill();
+    elsewhere(read_and_put);
+    CHECK(stats_of(pool).recycle_ring == before + BUFS && stats_of(pool).returned_twice == 0);
+}
+
+static void are_stale(void)
+{
+    for (int i = 0; i < BUFS; i++)
+        CHECK(pagepool_buf_put(bufs[i]) == -ESTALE && pagepool_buf_data(bufs[i]) == NULL);
+}
+
+static void use_elsewhere(uint64_t bytes)
+{
+    pool = pool_of(bytes);
+    return_elsewhere();
+    return_elsewhere();
+}
+
+static void end(struct pagepool *of)
+{
+    CHECK(pagepool_destroy(of) == 0);
+    elsewhere(are_stale);
+}
+
+/* The next pool has the slot and the places of the last one, then only the places, then only the slot. */
+static void pools_follow_each_other(void)
+{
+    struct pagepool *large;
+    use_elsewhere(4 << 20);
+    end(pool);
+    use_elsewhere(4 << 20);
+    end(pool);
+    large = pool_of(64 << 20);
+    use_elsewhere(4 << 20);
+    CHECK(pagepool_destroy(large) == 0);
+    end(pool);
+    use_elsewhere(64 << 20);
+    end(pool);
+}
+
+/* Also in two pools by turns. */
+static void two_pools(void)
+{
+    struct pagepool *both[] = {pool_of(4 << 20), pool_of(4 << 20)};
+    for (int i = 0; i < 6; i++) {
+        pool = both[i % 2];
+        return_elsewhere();
+    }
+    CHECK(pagepool_destroy(both[0]) == 0 && pagepool_destroy(both[1]) == 0);
+}
+
+static void put_first(void)
+{
+    CHECK(pagepool_buf_put(bufs[0]) == 0);
+}
+
+/* Empties the lanes, and leaves the worker with room in its own. */
+static void open_lane(void)
+{
+    CHECK(pagepool_alloc_bulk(pool, all, PAGES) == PAGES && pagepool_buf_put_bulk(all, PAGES) == 0);
+    fill();
+    elsewhere(put_first);
+    CHECK((bufs[0] = pagepool_alloc_page(pool)) != NULL);
+    *(int *)pagepool_buf_data(bufs[0]) = fills * BUFS;
+}
+
+static void put_all(void)
+{
+    for (int i = 0; i < BUFS; i++)
+        CHECK(pagepool_buf_put(bufs[i]) == 0 && pagepool_buf_put(bufs[i]) == -ESTALE);
+}
+
+/* Buffers that return after their pool was destroyed free it. */
+static void a_pool_ends_with_buffers_out(void)
+{
+    struct pagepool_shutdown *shutdown = NULL;
+    use_elsewhere(4 << 20);
+    fill();
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0);
+    CHECK(pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
+    elsewhere(read_all);
+    elsewhere(put_all);
+    CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
+}
+
+/* A return wakes the owner that found no page. */
+static void an_owner_is_woken(void)
+{
+    size_t n = 0;
+    use_elsewhere(PAGES * 4096);
+    int wakeup = pagepool_wake_fd(pool);
+    CHECK(wakeup >= 0);
+    open_lane();
+    while (n < PAGES && (all[n] = pagepool_alloc_page(pool)) != NULL)
+        n++;
+    CHECK(n == PAGES - BUFS);
+    struct pollfd event = {.fd = wakeup, .events = POLLIN};
+    CHECK(poll(&event, 1, 0) == 0);
+    elsewhere(put_first);
+    CHECK(poll(&event, 1, 0) == 1);
+    CHECK(pagepool_buf_put_bulk(bufs + 1, BUFS - 1) == 0 && pagepool_buf_put_bulk(all, n) == 0);
+    CHECK(pagepool_destroy(pool) == 0);
+}
+
+static void own_and_put(void)
+{
+    uint64_t before = stats_of(pool).recycle_cached;
+    CHECK(pagepool_bind(pool) == 0 && pagepool_buf_put(bufs[0]) == 0);
+    CHECK(stats_of(pool).recycle_cached == before + 1);
+    CHECK(pagepool_buf_put_bulk(bufs + 1, BUFS - 1) == 0 && pagepool_unbind(pool) == 0);
+}
+
+/* The thread becomes the owner: what it returns goes into the cache, from the first buffer on. */
+static void the_thread_becomes_the_owner(void)
+{
+    use_elsewhere(4 << 20);
+    open_lane();
+    CHECK(pagepool_unbind(pool) == 0);
+    elsewhere(own_and_put);
+    CHECK(pagepool_bind(pool) == 0);
+    return_elsewhere();
+}
+
+/* The other thread takes over the lane of the one that ends, and both return buffers at once. */
+static void put_half(struct pagepool_buf **half)
+{
+    CHECK(pagepool_buf_put(half[0]) == 0 && pagepool_buf_put(half[1]) == 0);
+    atomic_fetch_add(&ready, 1);
+    while (atomic_load(&ready) < 2)
+        sched_yield();
+    for (int i = 2; i < BUFS / 2; i++)
+        CHECK(pagepool_buf_put(half[i]) == 0);
+}
+
+static void *put_second_half(void *unused)
+{
+    put_half(bufs + BUFS / 2);
+    return unused;
+}
+
+/* Runs when the thread's lanes are gone. */
+static void at_the_end(void *unused)
+{
+    pthread_t other;
+    (void)unused;
+    read_all();
+    CHECK(pthread_create(&other, NULL, put_second_half, NULL) == 0);
+    put_half(bufs);
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
+static void threads_end(void)
+{
+    for (int i = 0; i < 300; i++) {
+        CHECK(i == 0 || pthread_create(&worker, NULL, work_until_null, NULL) == 0);
+        open_lane();
+        atomic_store(&ready, 0);
+        elsewhere(NULL);
+        CHECK(pthread_join(worker, NULL) == 0);
+        CHECK(pagepool_alloc_bulk(pool, all, PAGES) == PAGES && pagepool_buf_put_bulk(all, PAGES) == 0);
+        CHECK(stats_of(pool).returned_twice == 0);
+    }
+}
+
+int main(void)
+{
+    CHECK(pthread_barrier_init(&step, NULL, 2) == 0 && pthread_key_create(&key, at_the_end) == 0);
+    CHECK(pthread_create(&worker, NULL, work_until_null, NULL) == 0);
+    pools_follow_each_other();
+    two_pools();
+    a_pool_ends_with_buffers_out();
+    an_owner_is_woken();
+    the_thread_becomes_the_owner();
+    threads_end();
+    CHECK(pagepool_destroy(pool) == 0 && pthread_key_delete(key) == 0 && pthread_barrier_destroy(&step) == 0);
+    while (arenas_made > 0)
+        CHECK(pagepool_arena_put(arenas[--arenas_made]) == 0);
+    return 0;
+}
