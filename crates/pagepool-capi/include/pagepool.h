@@ -1082,7 +1082,7 @@ int pagepool_recycle_direct(struct pagepool *pool, struct pagepool_buf *buf);
  *
  * Thread: the one that holds the buffer.
  * Ownership: the bytes are the caller's until the buffer is returned.
- * Cost: a lookup; for a whole page, on the owner's thread, without a call.
+ * Cost: a lookup; for a whole page of the pool that the thread used last, without a call.
  */
 void *pagepool_buf_data(struct pagepool_buf *buf);
 
@@ -2073,8 +2073,9 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 /* ---- The fast paths, compiled into the program ---
  *
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
- * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. They make the same checks
- * as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
+ * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads
+ * pagepool_buf_put and pagepool_buf_data do. They make the same checks as the library, and call it in all
+ * other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
  * must not use names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Before main, each compiled file checks
@@ -2082,7 +2083,8 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  *
  * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
  * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
- * kept pool proves that the thread owns it.
+ * kept pool proves that the thread owns it. Each thread also keeps the pool that it used last without owning
+ * it, and compares its token in each call.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
