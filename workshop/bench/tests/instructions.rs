@@ -26,16 +26,16 @@ struct Limit {
 /// vary with what else the machine does, and the limit leaves a tenth for that. Handles in bulk are copied in
 /// vector registers, so their rows require a CPU with AVX2.
 const LIMITS: &[Limit] = &[
-    limit("page_direct", 18.5, Some(20.0)),
+    limit("page_direct", 19.5, Some(20.0)),
     limit("page_burst64", 30.5, Some(28.0)),
     limit("page_bulk32", 3.6, Some(5.0)),
     limit("page_bulk64", 2.1, Some(5.0)),
     limit("page_bulk32_handles", 8.0, Some(8.0)),
     limit("page_bulk64_handles", 6.3, Some(8.0)),
     limit("page_fifo1024", 34.5, None),
-    limit("page_fifo1024_touch", 68.5, None),
-    limit("page_remote", 68.0, None),
-    limit("page_remote_bulk32", 31.5, None),
+    limit("page_fifo1024_touch", 69.5, None),
+    limit("page_remote", 65.5, None),
+    limit("page_remote_bulk32", 30.5, None),
     limit("page_ring", 62.0, None),
     limit("page_slow", 236.0, None),
     limit("frag_2090_direct", 46.5, None),
@@ -48,7 +48,7 @@ const LIMITS: &[Limit] = &[
     limit("drop_inpoll", 393.5, None), // both halves of the NIC, with its copies
     limit("redirect_local", 1029.0, None),
     limit("frame_convert", 60.5, None),
-    limit("skb_build_free", 211.0, None),
+    limit("skb_build_free", 212.5, None),
     limit("skb_clone_free", 38.5, None),
     limit("waitqueue", 242.0, None),
 ];
