@@ -33,7 +33,7 @@ const LIMITS: &[Limit] = &[
     limit("page_bulk32_handles", 8.0, Some(8.0)),
     limit("page_bulk64_handles", 6.3, Some(8.0)),
     limit("page_fifo1024", 34.5, None),
-    limit("page_fifo1024_touch", 69.5, None),
+    limit("page_fifo1024_touch", 67.5, None),
     limit("page_remote", 65.5, None),
     limit("page_remote_bulk32", 30.5, None),
     limit("page_ring", 62.0, None),

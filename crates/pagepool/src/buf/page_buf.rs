@@ -224,6 +224,7 @@ impl PageBuf {
 
     /// The packet's offset in the area less the headroom (`packet_base` has it), and its length (0 if the CPU
     /// cannot read the memory). A function of its own, to keep `packet` short.
+    #[cold]
     #[inline(never)]
     fn rare_packet_place(&self) -> (usize, usize) {
         let start = self.start() as usize + self.packet_offset();
