@@ -55,9 +55,9 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 /* ---- The fast paths, compiled into the program ---
  *
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
- * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads
- * pagepool_buf_put and pagepool_buf_data do. They make the same checks as the library, and call it in all
- * other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
+ * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads,
+ * pagepool_buf_put and pagepool_buf_data run without a call. All make the same checks as the library, and
+ * call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
  * must not use names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Before main, each compiled file checks
@@ -65,8 +65,8 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  *
  * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
  * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
- * kept pool proves that the thread owns it. Each thread also keeps the pool that it used last without owning
- * it, and compares its token in each call.
+ * kept pool proves that the thread owns it. Each thread also keeps the pool that it used last among those
+ * that it does not own. Each call compares the kept token with the pool's, because that pool may have ended.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -105,7 +105,7 @@ struct pagepool_row_ {
     uint64_t rest[3];
 };
 
-/* The pool to which a thread returned last without owning it. Only this thread writes it. */
+/* The pool that a thread used last among those that it does not own. Only this thread writes it. */
 struct pagepool_elsewhere_ {
     uint32_t base, pages;
     uint64_t *outs;
@@ -116,7 +116,7 @@ struct pagepool_elsewhere_ {
     uint64_t memory, readable, base_page;
 };
 
-/* Whether the thread has lanes. */
+/* `lanes` is 0 while the thread has no lanes. */
 struct pagepool_hand_ {
     uint64_t rest;
     uint32_t lanes;
@@ -156,7 +156,7 @@ PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
-/* The pool to which this thread returned last without owning it. */
+/* The pool that this thread used last among those that it does not own. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
 /* Whether the library has noted where pagepool_here_ is, to clear it. */
@@ -269,14 +269,14 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* Whether the pool that is kept still exists. Then its words are not another pool's, and the address of a
- * buffer of it that is out is valid. */
+/* Whether the kept pool still exists. If so, no other pool uses its words, and the addresses of its buffers
+ * that are out are valid. */
 PAGEPOOL_FAST_ int pagepool_is_there_(const struct pagepool_elsewhere_ *there)
 {
     return __atomic_load_n(&there->view->token, __ATOMIC_ACQUIRE) == there->token;
 }
 
-/* Any other return, and before the tables are known. */
+/* Returns a buffer in all other cases, also before the tables are known. */
 PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)pagepool_number_(buf);
@@ -292,8 +292,8 @@ PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
     return pagepool_buf_put(buf);
 }
 
-/* Stores that the buffer returns, and sends its life; returns the lane's flags. The caller found the buffer
- * out, and the slot free. Does what `leave` and `push_in_run` do. */
+/* Marks the buffer as returned, and sends its life, as `leave` and `push_in_run` of the library do. The
+ * caller has checked that the buffer is out and the slot is free. Gives the lane's flags. */
 PAGEPOOL_FAST_ uint32_t pagepool_send_(struct pagepool_lane_ *lane, uint64_t *out, uint32_t page,
     uint64_t token)
 {
@@ -307,8 +307,8 @@ PAGEPOOL_FAST_ uint32_t pagepool_send_(struct pagepool_lane_ *lane, uint64_t *ou
     return __atomic_load_n(&lane->flags, __ATOMIC_RELAXED);
 }
 
-/* The return of a plain page on another thread than the owner's, most likely. Saves no register, because all
- * its calls are tail calls. */
+/* Most likely returns a plain page on a thread that is not the owner. Saves no register, because all its
+ * calls are tail calls. */
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
@@ -328,7 +328,7 @@ PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
     return pagepool_put_other_(buf);
 }
 
-/* Any other address. */
+/* Finds an address in all other cases. */
 PAGEPOOL_SLOW_ void *pagepool_data_other_(struct pagepool_buf *buf)
 {
     pagepool_look_behind_(buf);
@@ -337,7 +337,7 @@ PAGEPOOL_SLOW_ void *pagepool_data_other_(struct pagepool_buf *buf)
     return pagepool_buf_data(buf);
 }
 
-/* The address of a plain page that is out: on another thread than the owner's, most likely. */
+/* Most likely finds the address of a plain page on a thread that is not the owner. */
 PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);

@@ -108,13 +108,15 @@ pub struct InlineC {
     note: extern "C" fn(here: *mut c_void) -> c_int,
     /// Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
     put_away: extern "C" fn(buf: *mut c_void) -> c_int,
-    /// Keeps the pool of a buffer `there`, as the one that the thread used last without owning it.
+    /// Writes the pool of `buf` to `there`, as the pool that the thread used last among those that it does
+    /// not own.
     note_away: extern "C" fn(buf: *mut c_void, there: *mut c_void),
-    /// Follows a message that the inline functions sent with a flag raised; returns 0.
+    /// The inline functions call this after they sent a message through a lane with a flag raised. It wakes
+    /// the owner, or sends the message otherwise if the pool has ended. Returns 0.
     after_sending: extern "C" fn(buf: *mut c_void, there: *mut c_void) -> c_int,
 }
 
-// SAFETY: numbers, a function, and addresses of statics that all threads share.
+// SAFETY: numbers, functions, and addresses of statics that all threads share.
 unsafe impl Sync for InlineC {}
 
 /// Returns the tables for the inline functions of this header; not for programs. NULL if library and header

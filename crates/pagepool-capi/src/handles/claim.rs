@@ -140,8 +140,8 @@ pub(crate) fn send_run(tokens: &[Token]) -> usize {
     n
 }
 
-/// Stores that the first of these plain pages return, while they are out and in one row; returns how many. Not
-/// inlined, so that all it needs is in registers.
+/// Marks leading pages as returned, up to the first that is not out as a plain page, or is in another row of
+/// the directory. Returns their number. Not inlined: so the compiler has enough registers for the loop.
 #[inline(never)]
 fn leave_run(row: &DirectoryRow, tokens: &[Token]) -> usize {
     let (out, first) = (row.outs(), tokens[0]);

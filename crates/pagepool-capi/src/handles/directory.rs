@@ -201,7 +201,7 @@ impl DirectoryRow {
         PageLife { life, out: self.outs()(token) }
     }
 
-    /// Finds the out words of pages. The row is of pages, as for [`page`](Self::page).
+    /// Returns a function that finds a page's out word. The row must be one of pages.
     #[inline(always)]
     pub(crate) fn outs(&self) -> impl Fn(Token) -> &'static AtomicU64 {
         let outs = self.words.load(Relaxed).cast::<AtomicU64>();

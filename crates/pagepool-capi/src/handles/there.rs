@@ -1,14 +1,14 @@
-//! The pool to which a thread returned last without owning it, as the inline functions of `pagepool.h` keep it.
+//! The pool that a thread used last among those that it does not own, as the inline functions of `pagepool.h`
+//! keep it.
 //!
-//! What   a program, and each shared object of it, has one such row per thread, in thread-local memory. With it
-//!        the inline functions return buffers, and find their addresses, without a call.
-//! Who    only the thread itself writes and reads its rows.
-//! Stale  a row may outlive its pool. So its readers compare `token` with that of the view, before they look at
-//!        the out word of a page. The view gets another token before the pool's places are another pool's. The
-//!        words of a place are never freed. The thread's lane is freed after the pool's end, or when the thread ends:
-//!        then `hand` says so.
-//! Pairs  insert() in slots (Release fence; the fields of the view) -> note() (fields;
-//!        Acquire fence; token).
+//! What   a program, and each shared object of it, has one such record per thread, in thread-local memory.
+//!        With it the inline functions return buffers, and find their addresses, without a call.
+//! Who    only the thread itself writes and reads its records.
+//! Stale  a record may outlive its pool. So its readers compare `token` with that of the view, before they
+//!        look at the out word of a page. The view's token changes before another pool gets the places, whose
+//!        words are never freed. A lane may be freed in two cases. After its pool's end: then the token
+//!        differs. When the thread ends: then the number at `hand` is 0.
+//! Pairs  insert() in slots (Release fence; the view's fields) -> note() (fields; Acquire fence; token).
 
 // UNSAFETY: follows the address of a view, and uses a lane.
 #![expect(unsafe_code)]
@@ -28,7 +28,7 @@ use crate::handles::directory;
 use crate::handles::token::Token;
 use crate::handles::view::PoolView;
 
-/// Zeroes are a row of no pool: no token finds a page.
+/// All zeroes is a record of no pool: no token finds a page.
 #[repr(C)]
 pub(crate) struct There {
     /// The lower half of the token of page 0.
@@ -61,7 +61,8 @@ impl There {
     }
 
     fn of(view: &PoolView, token: u64) -> Self {
-        // SAFETY: only its address is used, and that after the checks of `lane`.
+        // SAFETY: only the address is kept. The inline functions follow it after they checked that the pool
+        // exists and that the thread has lanes.
         let lane = unsafe { LifeLane::at_hand(|| Some(((), view.lane()))) };
         Self {
             base: view.base.load(Relaxed),
@@ -77,12 +78,12 @@ impl There {
         }
     }
 
-    /// Follows a message that the inline functions have just sent with a flag raised.
+    /// For a message that the inline functions have just sent through a lane with a flag raised.
     pub(crate) fn after_sending(&self, token: Token) -> c_int {
         let Some(lane) = NonNull::new(self.lane.cast_mut()) else { return 0 };
         // SAFETY: the thread sent through it, and has not changed its lanes since.
         let lane = unsafe { LifeLane::at(lane) };
-        // SAFETY: a row with a lane has a view, which is static.
+        // SAFETY: a record with a lane has a view, which is static.
         claim::send_watched(unsafe { &*self.view }, lane, token)
     }
 }

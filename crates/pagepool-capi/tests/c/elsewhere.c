@@ -11,10 +11,10 @@ enum { BUFS = 300, PAGES = 1024, ARENAS = 16 };
 
 static struct pagepool *pool;
 static struct pagepool_buf *bufs[BUFS], *all[PAGES];
-/* They live to the end, so that no pool has the memory of another one. */
+/* All live to the end, so that no pool gets memory that another pool used. */
 static struct pagepool_arena *arenas[ARENAS];
 static int arenas_made, fills;
-/* What the worker does next; it ends with NULL. */
+/* What the worker does next. NULL ends the worker. */
 static void (*work)(void);
 static pthread_barrier_t step;
 static pthread_key_t key;
@@ -132,7 +132,7 @@ static void pools_follow_each_other(void)
     end(pool);
 }
 
-/* Also in two pools by turns. */
+/* The thread returns to two pools in turn. */
 static void two_pools(void)
 {
     struct pagepool *both[] = {pool_of(4 << 20), pool_of(4 << 20)};
@@ -164,7 +164,7 @@ static void put_all(void)
         CHECK(pagepool_buf_put(bufs[i]) == 0 && pagepool_buf_put(bufs[i]) == -ESTALE);
 }
 
-/* Buffers that return after their pool was destroyed free it. */
+/* A destroyed pool is freed when its last buffer returns. */
 static void a_pool_ends_with_buffers_out(void)
 {
     struct pagepool_shutdown *shutdown = NULL;
@@ -215,7 +215,6 @@ static void the_thread_becomes_the_owner(void)
     return_elsewhere();
 }
 
-/* The other thread takes over the lane of the one that ends, and both return buffers at once. */
 static void put_half(struct pagepool_buf **half)
 {
     CHECK(pagepool_buf_put(half[0]) == 0 && pagepool_buf_put(half[1]) == 0);
@@ -232,7 +231,8 @@ static void *put_second_half(void *unused)
     return unused;
 }
 
-/* Runs when the thread's lanes are gone. */
+/* Runs as a destructor of a thread-specific key, after the thread lost its lanes. The other thread takes over
+ * its lane, and both return buffers at once. */
 static void at_the_end(void *unused)
 {
     pthread_t other;

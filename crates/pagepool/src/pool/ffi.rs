@@ -155,16 +155,16 @@ pub enum Sent {
     Late(usize),
 }
 
-/// Where the fields are that [`LifeLane::send_quickly`] uses, in bytes: for code that does the same without a
-/// call.
+/// Offsets of the fields that [`LifeLane::send_quickly`] uses, in bytes, for code that sends without a call.
 #[derive(Clone, Copy, Debug)]
 #[cfg(not(loom))]
 pub struct LanePlaces {
-    /// In [`LifeLane::hand`]: a number of 4 bytes, 0 if the thread lost all its lanes, because it ends.
+    /// In the memory at [`LifeLane::hand`]: 4 bytes, 0 while the thread has no lanes. That is so before its
+    /// first return, and after its exit hook.
     pub hand: usize,
     /// In a lane: the address of the next slot, of 4 bytes.
     pub next: usize,
-    /// In a lane: up to here slots are free. If `next` is equal, the library must send.
+    /// In a lane: the end of the free slots. If `next` equals it, the library must send.
     pub until: usize,
     /// In a lane: bit 0 of the slots that are written now.
     pub phase: usize,
@@ -189,7 +189,8 @@ impl LifeLane<'_> {
         }
     };
 
-    /// What says whether the calling thread has lanes, until it ends. Only the thread may read there.
+    /// The address of the calling thread's record of its lanes. Valid until the thread ends; only the thread
+    /// may read it.
     pub fn hand() -> *const c_void {
         hand().cast()
     }
@@ -202,7 +203,7 @@ impl LifeLane<'_> {
     /// The lane at an [`address`](Self::address).
     ///
     /// # Safety
-    /// The address is valid. As for [`at_hand`](Self::at_hand).
+    /// The address is valid, and the caller promises what it promises to [`at_hand`](Self::at_hand).
     pub unsafe fn at(address: NonNull<c_void>) -> Self {
         // SAFETY: the caller's promise.
         Self(unsafe { address.cast().as_ref() }, PhantomData)

@@ -199,8 +199,8 @@ impl LaneLines {
 }
 
 impl LaneSlots {
-    /// Ends the lives in leading slots of one line; stops before any other message. Writes the page numbers of
-    /// those that `ends` ends. Returns how many it took and how many it wrote.
+    /// Takes the lives in leading slots of one line; stops before any other message. Writes the pages whose
+    /// lives `ends` accepts to `space`. Returns how many it took and how many it wrote.
     #[inline(always)]
     pub(crate) fn take_lives(
         &self,
@@ -252,8 +252,8 @@ fn copy_lives(line: &[LaneSlot; SLOTS_A_LINE], space: &mut [u32; SLOTS_A_LINE]) 
     all != 0
 }
 
-/// Ends these lives of pages; keeps the pages for which that succeeds, and returns their number. Not inlined, so
-/// that all it needs is in registers.
+/// Calls `ends` for each life; keeps in `pages` those that it accepts, and returns their number. Not inlined:
+/// so the compiler has enough registers for the loop.
 #[inline(never)]
 fn end_all(
     pages: &mut [u32; SLOTS_A_LINE],
@@ -269,7 +269,7 @@ fn end_all(
     if refused == 0 { SLOTS_A_LINE } else { remove(pages, refused) }
 }
 
-/// A call, so that the loop itself has no instruction for it.
+/// Sets a bit. A call, to keep the rare case out of the loop.
 #[cold]
 #[inline(never)]
 fn with_bit(bits: u32, at: usize) -> u32 {
@@ -360,9 +360,9 @@ impl LaneSlots {
         write_each(last, last_item);
     }
 
-    /// Writes a line by four stores and, with lives, four for these; `false` if the CPU cannot. On x86-64 with
-    /// AVX, aligned stores of 16 bytes are atomic (Intel's SDM, "Guaranteed Atomic Operations"; AMD's APM,
-    /// "Access Atomicity").
+    /// Writes a line with four stores, after its lives with four more. Returns `false`, and writes nothing,
+    /// if the CPU cannot. On x86-64 with AVX, aligned stores of 16 bytes are atomic (Intel's SDM, "Guaranteed
+    /// Atomic Operations"; AMD's APM, "Access Atomicity").
     #[inline(always)]
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri, pagepool_tsan))))]
     fn write_line<T>(

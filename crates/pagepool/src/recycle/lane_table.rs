@@ -110,7 +110,7 @@ static NONE_AT_HAND: NoneAtHand = NoneAtHand([const { AtHand::empty() }; 1]);
 #[derive(Clone, Copy)]
 pub(crate) struct Hand {
     first: *const AtHand,
-    /// Keeps a place inside the array. 0 only in [`NONE`](Self::NONE).
+    /// Masks a place, so that it lies in the array. 0 only in [`NONE`](Self::NONE).
     pub(crate) mask: u32,
 }
 

@@ -103,8 +103,8 @@ impl PageLife {
         is_out
     }
 
-    /// Stores in the out word that a thread returns the buffer of this life; `false` if it is not a plain page
-    /// that is out. Then the thread sends the life.
+    /// Marks the buffer of this life as returned, in its out word. Returns `false`, and stores nothing,
+    /// unless it is a plain page that is out. After `true` the caller must send the life.
     #[inline(always)]
     pub fn leave(out: &AtomicU64, life: u64) -> bool {
         let is_out = out.load(Relaxed) == life;
