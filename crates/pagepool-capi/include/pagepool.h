@@ -647,13 +647,10 @@ struct pagepool_inline_ {
      */
     int (*put_away)(void *buf);
     /**
-     * Keeps the pool of a buffer `there`, as the one that the thread used last without owning it.
+     * Keeps the pool of a buffer as the one that the thread used last among those that it does not own.
+     * Returns the thread's record of that pool, whose address never changes.
      */
-    void (*note_away)(void *buf, void *there);
-    /**
-     * Follows a message that the inline functions sent with a flag raised; returns 0.
-     */
-    int (*after_sending)(void *buf, void *there);
+    const void *(*note_away)(void *buf);
 };
 
 /**
@@ -1082,7 +1079,8 @@ int pagepool_recycle_direct(struct pagepool *pool, struct pagepool_buf *buf);
  *
  * Thread: the one that holds the buffer.
  * Ownership: the bytes are the caller's until the buffer is returned.
- * Cost: a lookup; for a whole page of the pool that the thread used last, without a call.
+ * Cost: a lookup. No call for a whole page of the pool that the thread used last, among those that it owns
+ *     or among the others.
  */
 void *pagepool_buf_data(struct pagepool_buf *buf);
 
@@ -2073,9 +2071,9 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 /* ---- The fast paths, compiled into the program ---
  *
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
- * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads
- * pagepool_buf_put and pagepool_buf_data do. They make the same checks as the library, and call it in all
- * other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
+ * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads,
+ * pagepool_buf_put and pagepool_buf_data run without a call. All make the same checks as the library, and
+ * call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
  * must not use names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Before main, each compiled file checks
@@ -2083,8 +2081,8 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  *
  * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
  * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
- * kept pool proves that the thread owns it. Each thread also keeps the pool that it used last without owning
- * it, and compares its token in each call.
+ * kept pool proves that the thread owns it. The library also keeps, per thread, a pool that the thread
+ * uses but does not own. Each call compares the kept token with the pool's, because that pool may have ended.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -2120,10 +2118,13 @@ struct pagepool_view_ {
 
 struct pagepool_row_ {
     struct pagepool_view_ *view;
-    uint64_t rest[3];
+    uint64_t kind;
+    const uint64_t *outs;
+    uint64_t rest;
 };
 
-/* The pool to which a thread returned last without owning it. Only this thread writes it. */
+/* A pool that a thread uses but does not own. The library has such a record per thread, and only that thread
+ * uses it. */
 struct pagepool_elsewhere_ {
     uint32_t base, pages;
     uint64_t *outs;
@@ -2132,9 +2133,10 @@ struct pagepool_elsewhere_ {
     const struct pagepool_hand_ *hand;
     struct pagepool_lane_ *lane;
     uint64_t memory, readable, base_page;
+    int (*after_sending)(void *buf);
 };
 
-/* Whether the thread has lanes. */
+/* `lanes` is 0 while the thread has no lanes. */
 struct pagepool_hand_ {
     uint64_t rest;
     uint32_t lanes;
@@ -2159,11 +2161,13 @@ struct pagepool_lane_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_e46b6170_
-#define pagepool_no_view_ pagepool_no_view_e46b6170_
-#define pagepool_here_ pagepool_here_e46b6170_
-#define pagepool_there_ pagepool_there_e46b6170_
-#define pagepool_noted_ pagepool_noted_e46b6170_
+#define pagepool_no_cache_ pagepool_no_cache_bbd48288_
+#define pagepool_no_view_ pagepool_no_view_bbd48288_
+#define pagepool_here_ pagepool_here_bbd48288_
+#define pagepool_nowhere_ pagepool_nowhere_bbd48288_
+#define pagepool_there_ pagepool_there_bbd48288_
+#define pagepool_missed_ pagepool_missed_bbd48288_
+#define pagepool_noted_ pagepool_noted_bbd48288_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
@@ -2174,9 +2178,15 @@ PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
-/* The pool to which this thread returned last without owning it. */
-extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
+/* This thread's record of a pool that it does not own, or a record of no pool. */
+extern PAGEPOOL_ONCE_ const struct pagepool_elsewhere_ pagepool_nowhere_;
+PAGEPOOL_ONCE_ const struct pagepool_elsewhere_ pagepool_nowhere_ = {
+    0, 0, NULL, &pagepool_no_view_, 0, NULL, NULL, 0, 0, 0, NULL};
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_ = &pagepool_nowhere_;
+/* How many buffers of other pools this thread met. */
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread uint32_t pagepool_missed_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread uint32_t pagepool_missed_;
 /* Whether the library has noted where pagepool_here_ is, to clear it. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
@@ -2186,7 +2196,7 @@ PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0xe46b6170);
+    pagepool_tables_ = pagepool_inline_tables(0xbbd48288);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -2287,14 +2297,21 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* Whether the pool that is kept still exists. Then its words are not another pool's, and the address of a
- * buffer of it that is out is valid. */
+/* Whether the kept pool still exists. If so, no other pool uses its words, and the addresses of its buffers
+ * that are out are valid. */
 PAGEPOOL_FAST_ int pagepool_is_there_(const struct pagepool_elsewhere_ *there)
 {
     return __atomic_load_n(&there->view->token, __ATOMIC_ACQUIRE) == there->token;
 }
 
-/* Any other return, and before the tables are known. */
+/* Keeps the pool of every sixteenth such buffer, because a thread may return to several pools by turns. */
+PAGEPOOL_FAST_ void pagepool_look_away_(struct pagepool_buf *buf)
+{
+    if (++pagepool_missed_ % 16 == 0)
+        pagepool_there_ = (const struct pagepool_elsewhere_ *)pagepool_tables_->note_away(buf);
+}
+
+/* Returns a buffer in all other cases, also before the tables are known. */
 PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)pagepool_number_(buf);
@@ -2302,7 +2319,7 @@ PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
         const struct pagepool_view_ *view =
             ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
         if (view == NULL || view->owner != pagepool_me_()) {
-            pagepool_tables_->note_away(buf, &pagepool_there_);
+            pagepool_look_away_(buf);
             return pagepool_tables_->put_away(buf);
         }
     }
@@ -2310,8 +2327,8 @@ PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
     return pagepool_buf_put(buf);
 }
 
-/* Stores that the buffer returns, and sends its life; returns the lane's flags. The caller found the buffer
- * out, and the slot free. Does what `leave` and `push_in_run` do. */
+/* Marks the buffer as returned, and sends its life, as `leave` and `push_in_run` of the library do. The
+ * caller has checked that the buffer is out and the slot is free. Gives the lane's flags. */
 PAGEPOOL_FAST_ uint32_t pagepool_send_(struct pagepool_lane_ *lane, uint64_t *out, uint32_t page,
     uint64_t token)
 {
@@ -2325,12 +2342,12 @@ PAGEPOOL_FAST_ uint32_t pagepool_send_(struct pagepool_lane_ *lane, uint64_t *ou
     return __atomic_load_n(&lane->flags, __ATOMIC_RELAXED);
 }
 
-/* The return of a plain page on another thread than the owner's, most likely. Saves no register, because all
- * its calls are tail calls. */
+/* Most likely returns a plain page on a thread that is not the owner. Saves no register, because all its
+ * calls are tail calls. */
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    struct pagepool_elsewhere_ *there = &pagepool_there_;
+    const struct pagepool_elsewhere_ *there = pagepool_there_;
     uint32_t page = pagepool_page_(there->base, token);
     if (PAGEPOOL_LIKELY_(page < there->pages && pagepool_is_there_(there) &&
                          there->view->owner != pagepool_me_())) {
@@ -2340,26 +2357,47 @@ PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
                              __atomic_load_n(out, __ATOMIC_RELAXED) == token)) {
             if (PAGEPOOL_LIKELY_(pagepool_send_(lane, out, page, token) == 0))
                 return 0;
-            return pagepool_tables_->after_sending(buf, there);
+            return there->after_sending(buf);
         }
     }
     return pagepool_put_other_(buf);
 }
 
-/* Any other address. */
+/* An address, for a thread that may be the owner and used another pool last. */
+PAGEPOOL_SLOW_ void *pagepool_data_seen_(void *data, struct pagepool_view_ *view, struct pagepool_buf *buf)
+{
+    if (view->owner == pagepool_me_())
+        pagepool_look_here_(view);
+    else
+        pagepool_look_away_(buf);
+    return data;
+}
+
+/* Finds an address in all other cases: that of a plain page without the library. */
 PAGEPOOL_SLOW_ void *pagepool_data_other_(struct pagepool_buf *buf)
 {
-    pagepool_look_behind_(buf);
-    if (pagepool_tables_ != NULL)
-        pagepool_tables_->note_away(buf, &pagepool_there_);
+    uint64_t token = pagepool_number_(buf);
+    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL && (token & 15) == 1)) {
+        const struct pagepool_row_ *row =
+            (const struct pagepool_row_ *)pagepool_tables_->directory + ((uint32_t)token >> 16);
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&row->kind, __ATOMIC_ACQUIRE) == 1 &&
+                             __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) == token)) {
+            struct pagepool_view_ *view = row->view;
+            uint64_t page = pagepool_page_(view->base, token);
+            if (PAGEPOOL_LIKELY_(page < view->readable)) {
+                void *data = pagepool_pointer_(view->memory + page * view->base_page);
+                return pagepool_data_seen_(data, view, buf);
+            }
+        }
+    }
     return pagepool_buf_data(buf);
 }
 
-/* The address of a plain page that is out: on another thread than the owner's, most likely. */
+/* Most likely finds the address of a plain page on a thread that is not the owner. */
 PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    const struct pagepool_elsewhere_ *there = &pagepool_there_;
+    const struct pagepool_elsewhere_ *there = pagepool_there_;
     uint64_t page = pagepool_page_(there->base, token);
     if (PAGEPOOL_LIKELY_(page < there->readable && pagepool_is_there_(there) &&
                          __atomic_load_n(&there->outs[page], __ATOMIC_RELAXED) == token))

@@ -65,8 +65,8 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  *
  * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
  * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
- * kept pool proves that the thread owns it. Each thread also keeps the pool that it used last among those
- * that it does not own. Each call compares the kept token with the pool's, because that pool may have ended.
+ * kept pool proves that the thread owns it. The library also keeps, per thread, a pool that the thread
+ * uses but does not own. Each call compares the kept token with the pool's, because that pool may have ended.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -102,10 +102,13 @@ struct pagepool_view_ {
 
 struct pagepool_row_ {
     struct pagepool_view_ *view;
-    uint64_t rest[3];
+    uint64_t kind;
+    const uint64_t *outs;
+    uint64_t rest;
 };
 
-/* The pool that a thread used last among those that it does not own. Only this thread writes it. */
+/* A pool that a thread uses but does not own. The library has such a record per thread, and only that thread
+ * uses it. */
 struct pagepool_elsewhere_ {
     uint32_t base, pages;
     uint64_t *outs;
@@ -114,6 +117,7 @@ struct pagepool_elsewhere_ {
     const struct pagepool_hand_ *hand;
     struct pagepool_lane_ *lane;
     uint64_t memory, readable, base_page;
+    int (*after_sending)(void *buf);
 };
 
 /* `lanes` is 0 while the thread has no lanes. */
@@ -144,7 +148,9 @@ struct pagepool_lane_ {
 #define pagepool_no_cache_ pagepool_no_cache_@LAYOUT@_
 #define pagepool_no_view_ pagepool_no_view_@LAYOUT@_
 #define pagepool_here_ pagepool_here_@LAYOUT@_
+#define pagepool_nowhere_ pagepool_nowhere_@LAYOUT@_
 #define pagepool_there_ pagepool_there_@LAYOUT@_
+#define pagepool_missed_ pagepool_missed_@LAYOUT@_
 #define pagepool_noted_ pagepool_noted_@LAYOUT@_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
@@ -156,9 +162,15 @@ PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
-/* The pool that this thread used last among those that it does not own. */
-extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
-PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_elsewhere_ pagepool_there_;
+/* This thread's record of a pool that it does not own, or a record of no pool. */
+extern PAGEPOOL_ONCE_ const struct pagepool_elsewhere_ pagepool_nowhere_;
+PAGEPOOL_ONCE_ const struct pagepool_elsewhere_ pagepool_nowhere_ = {
+    0, 0, NULL, &pagepool_no_view_, 0, NULL, NULL, 0, 0, 0, NULL};
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_ = &pagepool_nowhere_;
+/* How many buffers of other pools this thread met. */
+extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread uint32_t pagepool_missed_;
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread uint32_t pagepool_missed_;
 /* Whether the library has noted where pagepool_here_ is, to clear it. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
@@ -276,6 +288,13 @@ PAGEPOOL_FAST_ int pagepool_is_there_(const struct pagepool_elsewhere_ *there)
     return __atomic_load_n(&there->view->token, __ATOMIC_ACQUIRE) == there->token;
 }
 
+/* Keeps the pool of every sixteenth such buffer, because a thread may return to several pools by turns. */
+PAGEPOOL_FAST_ void pagepool_look_away_(struct pagepool_buf *buf)
+{
+    if (++pagepool_missed_ % 16 == 0)
+        pagepool_there_ = (const struct pagepool_elsewhere_ *)pagepool_tables_->note_away(buf);
+}
+
 /* Returns a buffer in all other cases, also before the tables are known. */
 PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
 {
@@ -284,7 +303,7 @@ PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
         const struct pagepool_view_ *view =
             ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
         if (view == NULL || view->owner != pagepool_me_()) {
-            pagepool_tables_->note_away(buf, &pagepool_there_);
+            pagepool_look_away_(buf);
             return pagepool_tables_->put_away(buf);
         }
     }
@@ -312,7 +331,7 @@ PAGEPOOL_FAST_ uint32_t pagepool_send_(struct pagepool_lane_ *lane, uint64_t *ou
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    struct pagepool_elsewhere_ *there = &pagepool_there_;
+    const struct pagepool_elsewhere_ *there = pagepool_there_;
     uint32_t page = pagepool_page_(there->base, token);
     if (PAGEPOOL_LIKELY_(page < there->pages && pagepool_is_there_(there) &&
                          there->view->owner != pagepool_me_())) {
@@ -322,18 +341,39 @@ PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
                              __atomic_load_n(out, __ATOMIC_RELAXED) == token)) {
             if (PAGEPOOL_LIKELY_(pagepool_send_(lane, out, page, token) == 0))
                 return 0;
-            return pagepool_tables_->after_sending(buf, there);
+            return there->after_sending(buf);
         }
     }
     return pagepool_put_other_(buf);
 }
 
-/* Finds an address in all other cases. */
+/* An address, for a thread that may be the owner and used another pool last. */
+PAGEPOOL_SLOW_ void *pagepool_data_seen_(void *data, struct pagepool_view_ *view, struct pagepool_buf *buf)
+{
+    if (view->owner == pagepool_me_())
+        pagepool_look_here_(view);
+    else
+        pagepool_look_away_(buf);
+    return data;
+}
+
+/* Finds an address in all other cases: that of a plain page without the library. */
 PAGEPOOL_SLOW_ void *pagepool_data_other_(struct pagepool_buf *buf)
 {
-    pagepool_look_behind_(buf);
-    if (pagepool_tables_ != NULL)
-        pagepool_tables_->note_away(buf, &pagepool_there_);
+    uint64_t token = pagepool_number_(buf);
+    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL && (token & 15) == 1)) {
+        const struct pagepool_row_ *row =
+            (const struct pagepool_row_ *)pagepool_tables_->directory + ((uint32_t)token >> 16);
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&row->kind, __ATOMIC_ACQUIRE) == 1 &&
+                             __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) == token)) {
+            struct pagepool_view_ *view = row->view;
+            uint64_t page = pagepool_page_(view->base, token);
+            if (PAGEPOOL_LIKELY_(page < view->readable)) {
+                void *data = pagepool_pointer_(view->memory + page * view->base_page);
+                return pagepool_data_seen_(data, view, buf);
+            }
+        }
+    }
     return pagepool_buf_data(buf);
 }
 
@@ -341,7 +381,7 @@ PAGEPOOL_SLOW_ void *pagepool_data_other_(struct pagepool_buf *buf)
 PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    const struct pagepool_elsewhere_ *there = &pagepool_there_;
+    const struct pagepool_elsewhere_ *there = pagepool_there_;
     uint64_t page = pagepool_page_(there->base, token);
     if (PAGEPOOL_LIKELY_(page < there->readable && pagepool_is_there_(there) &&
                          __atomic_load_n(&there->outs[page], __ATOMIC_RELAXED) == token))

@@ -12,7 +12,7 @@ use ::pagepool::{CacheHead, LifeLane, LifeTable, NEXT_LIFE};
 use crate::handles::binding::here;
 use crate::handles::claim::put_away;
 use crate::handles::directory::{DIRECTORY, DirectoryRow, ROW_SHIFT};
-use crate::handles::there::There;
+use crate::handles::there::{self, There};
 use crate::handles::token::{KIND_BITS, Token};
 use crate::handles::view::{MAX_POOLS, PoolView, VIEWS};
 
@@ -24,10 +24,10 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_inline_, note)", offset_of!(InlineC, note)),
     ("offsetof(struct pagepool_inline_, put_away)", offset_of!(InlineC, put_away)),
     ("offsetof(struct pagepool_inline_, note_away)", offset_of!(InlineC, note_away)),
-    ("offsetof(struct pagepool_inline_, after_sending)", offset_of!(InlineC, after_sending)),
     ("sizeof(struct pagepool_row_)", size_of::<DirectoryRow>()),
     ("offsetof(struct pagepool_row_, view)", offset_of!(DirectoryRow, view)),
-    ("sizeof(struct pagepool_elsewhere_)", size_of::<There>()),
+    ("offsetof(struct pagepool_row_, kind)", offset_of!(DirectoryRow, kind)),
+    ("offsetof(struct pagepool_row_, outs)", offset_of!(DirectoryRow, words)),
     ("offsetof(struct pagepool_elsewhere_, base)", offset_of!(There, base)),
     ("offsetof(struct pagepool_elsewhere_, pages)", offset_of!(There, pages)),
     ("offsetof(struct pagepool_elsewhere_, outs)", offset_of!(There, outs)),
@@ -38,6 +38,7 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_elsewhere_, memory)", offset_of!(There, memory)),
     ("offsetof(struct pagepool_elsewhere_, readable)", offset_of!(There, readable)),
     ("offsetof(struct pagepool_elsewhere_, base_page)", offset_of!(There, base_page)),
+    ("offsetof(struct pagepool_elsewhere_, after_sending)", offset_of!(There, after_sending)),
     ("offsetof(struct pagepool_hand_, lanes)", LifeLane::PLACES.hand),
     ("offsetof(struct pagepool_lane_, next)", LifeLane::PLACES.next),
     ("offsetof(struct pagepool_lane_, until)", LifeLane::PLACES.until),
@@ -108,12 +109,9 @@ pub struct InlineC {
     note: extern "C" fn(here: *mut c_void) -> c_int,
     /// Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
     put_away: extern "C" fn(buf: *mut c_void) -> c_int,
-    /// Writes the pool of `buf` to `there`, as the pool that the thread used last among those that it does
-    /// not own.
-    note_away: extern "C" fn(buf: *mut c_void, there: *mut c_void),
-    /// The inline functions call this after they sent a message through a lane with a flag raised. It wakes
-    /// the owner, or sends the message otherwise if the pool has ended. Returns 0.
-    after_sending: extern "C" fn(buf: *mut c_void, there: *mut c_void) -> c_int,
+    /// Keeps the pool of a buffer as the one that the thread used last among those that it does not own.
+    /// Returns the thread's record of that pool, whose address never changes.
+    note_away: extern "C" fn(buf: *mut c_void) -> *const c_void,
 }
 
 // SAFETY: numbers, functions, and addresses of statics that all threads share.
@@ -134,7 +132,6 @@ pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
         note: register,
         put_away: put_elsewhere,
         note_away,
-        after_sending,
     };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }
@@ -143,16 +140,9 @@ extern "C" fn put_elsewhere(buf: *mut c_void) -> c_int {
     put_away(Token::of(buf))
 }
 
-extern "C" fn note_away(buf: *mut c_void, there: *mut c_void) {
-    // SAFETY: the row of the calling thread, which no other code uses now.
-    let there: &mut There = unsafe { &mut *there.cast() };
-    there.note(Token::of(buf));
-}
-
-extern "C" fn after_sending(buf: *mut c_void, there: *mut c_void) -> c_int {
-    // SAFETY: the row of the calling thread, which no other code uses now.
-    let there: &There = unsafe { &*there.cast() };
-    there.after_sending(Token::of(buf))
+extern "C" fn note_away(buf: *mut c_void) -> *const c_void {
+    there::note(Token::of(buf));
+    there::place().cast()
 }
 
 extern "C" fn register(here: *mut c_void) -> c_int {

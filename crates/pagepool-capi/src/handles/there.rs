@@ -1,18 +1,18 @@
-//! The pool that a thread used last among those that it does not own, as the inline functions of `pagepool.h`
-//! keep it.
+//! The pool that a thread used last among those that it does not own, for the inline functions of `pagepool.h`.
 //!
-//! What   a program, and each shared object of it, has one such record per thread, in thread-local memory.
-//!        With it the inline functions return buffers, and find their addresses, without a call.
-//! Who    only the thread itself writes and reads its records.
+//! What   one record per thread. With it the inline functions return buffers, and find their addresses,
+//!        without a call. Each program and shared object keeps its address.
+//! Who    only the thread itself: the library writes it, the inline functions read it.
 //! Stale  a record may outlive its pool. So its readers compare `token` with that of the view, before they
 //!        look at the out word of a page. The view's token changes before another pool gets the places, whose
 //!        words are never freed. A lane may be freed in two cases. After its pool's end: then the token
 //!        differs. When the thread ends: then the number at `hand` is 0.
-//! Pairs  insert() in slots (Release fence; the view's fields) -> note() (fields; Acquire fence; token).
+//! Pairs  insert() in slots (Release fence; the view's fields) -> of() (fields; Acquire fence; token).
 
 // UNSAFETY: follows the address of a view, and uses a lane.
 #![expect(unsafe_code)]
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{
@@ -26,9 +26,10 @@ use ::pagepool::LifeLane;
 use crate::handles::claim;
 use crate::handles::directory;
 use crate::handles::token::Token;
-use crate::handles::view::PoolView;
+use crate::handles::view::{NO_POOL, PoolView};
 
-/// All zeroes is a record of no pool: no token finds a page.
+/// With 0 pages it is a record of no pool: no token finds a page.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct There {
     /// The lower half of the token of page 0.
@@ -43,28 +44,59 @@ pub(crate) struct There {
     pub(crate) memory: u64,
     pub(crate) readable: u64,
     pub(crate) base_page: u64,
+    /// For a message that was just sent through a lane with a flag raised: wakes the owner or, if the pool
+    /// has ended, accounts for the message. Returns 0. A field, because the caller may not know the tables yet.
+    pub(crate) after_sending: extern "C" fn(buf: *mut c_void) -> c_int,
+    /// The first half of the pool's lane key.
+    lane_pool: u32,
+}
+
+thread_local! {
+    /// Has no destructor, so it is usable until the thread ends.
+    static THERE: Cell<There> = const { Cell::new(There::NONE) };
+}
+
+/// Where the calling thread's record is, until it ends.
+pub(crate) fn place() -> *const There {
+    THERE.with(|there| there.as_ptr().cast_const())
+}
+
+/// Keeps the pool of a page's token, unless the calling thread owns it.
+pub(crate) fn note(token: Token) {
+    if let Some(there) = directory::find_page(token).and_then(|row| There::of(row.view())) {
+        THERE.set(there);
+    }
+}
+
+extern "C" fn after_sending(buf: *mut c_void) -> c_int {
+    THERE.get().after_sending(Token::of(buf))
 }
 
 impl There {
-    /// Keeps the pool of a page's token, unless the calling thread owns it.
-    pub(crate) fn note(&mut self, token: Token) {
-        let Some(view) = directory::find_page(token).map(|row| row.view()) else { return };
-        let pool = view.token.load(Acquire);
-        if view.is_mine() || pool == 0 {
-            return;
-        }
-        let there = Self::of(view, pool);
-        fence(Acquire); // pairs with insert()
-        if view.token.load(Relaxed) == pool {
-            *self = there;
-        }
-    }
+    const NONE: Self = Self {
+        base: 0,
+        pages: 0,
+        outs: ptr::null_mut(),
+        view: &raw const NO_POOL,
+        token: 0,
+        hand: ptr::null(),
+        lane: ptr::null(),
+        memory: 0,
+        readable: 0,
+        base_page: 0,
+        after_sending,
+        lane_pool: 0,
+    };
 
-    fn of(view: &PoolView, token: u64) -> Self {
+    fn of(view: &PoolView) -> Option<Self> {
+        let (token, key) = (view.token.load(Acquire), view.lane());
+        if view.is_mine() || token == 0 {
+            return None;
+        }
         // SAFETY: only the address is kept. The inline functions follow it after they checked that the pool
         // exists and that the thread has lanes.
-        let lane = unsafe { LifeLane::at_hand(|| Some(((), view.lane()))) };
-        Self {
+        let lane = unsafe { LifeLane::at_hand(|| Some(((), key))) };
+        let there = Self {
             base: view.base.load(Relaxed),
             pages: lane.map_or(0, |_| view.pages.load(Relaxed)),
             outs: view.guard.outs.load(Relaxed),
@@ -75,15 +107,85 @@ impl There {
             memory: view.memory.load(Relaxed),
             readable: view.readable.load(Relaxed),
             base_page: view.base_page.load(Relaxed),
-        }
+            after_sending,
+            lane_pool: key.0,
+        };
+        fence(Acquire); // pairs with insert()
+        (view.token.load(Relaxed) == token).then_some(there)
     }
 
-    /// For a message that the inline functions have just sent through a lane with a flag raised.
-    pub(crate) fn after_sending(&self, token: Token) -> c_int {
+    fn after_sending(self, token: Token) -> c_int {
         let Some(lane) = NonNull::new(self.lane.cast_mut()) else { return 0 };
-        // SAFETY: the thread sent through it, and has not changed its lanes since.
-        let lane = unsafe { LifeLane::at(lane) };
-        // SAFETY: a record with a lane has a view, which is static.
+        // SAFETY: the thread has just sent through it, and has not changed its lanes since.
+        let lane = unsafe { LifeLane::at(lane, self.lane_pool) };
+        // SAFETY: views are static.
         claim::send_watched(unsafe { &*self.view }, lane, token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use ::pagepool::{Arena, ArenaParams, PageLife, Pool, PoolParams};
+
+    use super::*;
+    use crate::handles::binding;
+    use crate::handles::claim::put_any;
+    use crate::handles::owner::enter;
+    use crate::handles::slots;
+
+    fn new_pool() -> Token {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let make = |lives| Ok(Pool::with_lives(PoolParams::default(), arena, lives).unwrap());
+        let pool = slots::insert(256, 0, make).unwrap();
+        binding::bind(pool).unwrap();
+        pool
+    }
+
+    fn alloc(pool: Token) -> Token {
+        enter(pool, |owned| owned.token_for(owned.bound.alloc_page().unwrap())).unwrap()
+    }
+
+    /// What the inline functions do, with a pause before the message. In it the pool ends.
+    fn put_around(page: Token, ends: &Barrier) {
+        let there = THERE.get();
+        let row = directory::find_page(page).unwrap();
+        assert!(PageLife::leave(row.outs()(page), page.0));
+        ends.wait();
+        ends.wait();
+        // SAFETY: the thread has not ended, and its lane has a message to come.
+        let lane = unsafe { LifeLane::at(NonNull::new(there.lane.cast_mut()).unwrap(), there.lane_pool) };
+        assert_eq!(lane.send_quickly(row.view().page_of(page), page.generation()), Some(false));
+        assert_eq!((there.after_sending)(page.0 as *mut c_void), 0);
+    }
+
+    /// Also if the lane is at hand no more, because the thread returned to many other pools since.
+    #[test]
+    fn a_message_to_a_pool_that_ends_meanwhile_is_not_lost() {
+        for crowd in [0, 40] {
+            let (pool, ends) = (new_pool(), Barrier::new(2));
+            let pages = [alloc(pool), alloc(pool)];
+            let others: Vec<Token> = (0..crowd).map(|_| new_pool()).collect();
+            let of_others: Vec<Token> = others.iter().map(|&other| alloc(other)).collect();
+            let ended = thread::scope(|threads| {
+                threads.spawn(|| {
+                    assert_eq!(put_any(pages[0]), 0);
+                    note(pages[1]);
+                    let first = THERE.get();
+                    of_others.iter().for_each(|&page| assert_eq!(put_any(page), 0));
+                    THERE.set(first);
+                    put_around(pages[1], &ends);
+                });
+                ends.wait();
+                let ended = binding::destroy(pool).unwrap();
+                assert!(!ended.shutdown.is_complete(), "a buffer is out");
+                ends.wait();
+                ended
+            });
+            assert!(ended.shutdown.is_complete(), "{crowd} other pools");
+            others.into_iter().for_each(|other| drop(binding::destroy(other).unwrap()));
+        }
     }
 }

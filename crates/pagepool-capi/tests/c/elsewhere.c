@@ -1,13 +1,16 @@
 /* A thread that is not the owner: the inline functions remember the pool to which it returned last, and are
  * not misled when that pool ends, when another one gets its places, or when the thread becomes the owner. */
+#define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "check.h"
 
-enum { BUFS = 300, PAGES = 1024, ARENAS = 16 };
+enum { BUFS = 300, SOME = 20, PAGES = 1024, ARENAS = 16 };
 
 static struct pagepool *pool;
 static struct pagepool_buf *bufs[BUFS], *all[PAGES];
@@ -78,24 +81,66 @@ static void read_all(void)
     }
 }
 
-static void read_and_put(void)
+static void put_all(void)
 {
-    read_all();
-    for (int i = 0; i < BUFS; i++) {
+    for (int i = 0; i < BUFS; i++)
+        CHECK(pagepool_buf_put(bufs[i]) == 0 && pagepool_buf_put(bufs[i]) == -ESTALE);
+}
+
+/* Fewer than the lane has room for. */
+static void put_some(void)
+{
+    for (int i = 0; i < SOME; i++)
         CHECK(pagepool_buf_put(bufs[i]) == 0);
-        CHECK(pagepool_buf_put(bufs[i]) == -ESTALE && pagepool_buf_data(bufs[i]) == NULL);
-    }
-    CHECK(pagepool_buf_put(NULL) == -EINVAL && pagepool_buf_data(NULL) == NULL);
+}
+
+static void put_first(void)
+{
+    CHECK(pagepool_buf_put(bufs[0]) == 0);
 }
 
 /* All buffers return by message, and none is lost. */
-static void return_elsewhere(void)
+static void return_by(void (*what)(void))
 {
     uint64_t before = stats_of(pool).recycle_ring;
     fill();
-    elsewhere(read_and_put);
+    elsewhere(what);
     CHECK(stats_of(pool).recycle_ring == before + BUFS && stats_of(pool).returned_twice == 0);
+    CHECK(pagepool_alloc_bulk(pool, all, PAGES) == PAGES && pagepool_buf_put_bulk(all, PAGES) == 0);
 }
+
+static void read_and_put(void)
+{
+    read_all();
+    put_all();
+    for (int i = 0; i < BUFS; i++)
+        CHECK(pagepool_buf_data(bufs[i]) == NULL);
+    CHECK(pagepool_buf_put(NULL) == -EINVAL && pagepool_buf_data(NULL) == NULL);
+}
+
+/* The worker's last returns leave room in its lane, and the buffers are out again. */
+static void open_lane(void)
+{
+    fill();
+    elsewhere(put_some);
+    CHECK(pagepool_alloc_bulk(pool, bufs, SOME) == SOME);
+    for (int i = 0; i < SOME; i++)
+        *(int *)pagepool_buf_data(bufs[i]) = fills * BUFS + i;
+}
+
+/* At the end of a run of slots the library returns one. */
+static void put_two(void)
+{
+#ifdef PAGEPOOL_LIKELY_ /* the inline functions are there */
+    uint32_t missed = pagepool_missed_;
+    CHECK(pagepool_there_->token == (uintptr_t)pool);
+#endif
+    CHECK(pagepool_buf_put(bufs[SOME]) == 0 && pagepool_buf_put(bufs[SOME + 1]) == 0);
+#ifdef PAGEPOOL_LIKELY_
+    CHECK(pagepool_missed_ - missed < 2 || syscall(SYS_membarrier, 0, 0, 0) <= 0);
+#endif
+}
+
 
 static void are_stale(void)
 {
@@ -106,13 +151,20 @@ static void are_stale(void)
 static void use_elsewhere(uint64_t bytes)
 {
     pool = pool_of(bytes);
-    return_elsewhere();
-    return_elsewhere();
+    return_by(put_all); /* first, so that no call has looked at the pool */
+    return_by(read_and_put);
+}
+
+static void read_elsewhere(uint64_t bytes)
+{
+    pool = pool_of(bytes);
+    return_by(read_and_put);
 }
 
 static void end(struct pagepool *of)
 {
-    CHECK(pagepool_destroy(of) == 0);
+    open_lane();
+    CHECK(pagepool_buf_put_bulk(bufs, BUFS) == 0 && pagepool_destroy(of) == 0);
     elsewhere(are_stale);
 }
 
@@ -123,6 +175,8 @@ static void pools_follow_each_other(void)
     use_elsewhere(4 << 20);
     end(pool);
     use_elsewhere(4 << 20);
+    end(pool);
+    read_elsewhere(4 << 20);
     end(pool);
     large = pool_of(64 << 20);
     use_elsewhere(4 << 20);
@@ -138,30 +192,9 @@ static void two_pools(void)
     struct pagepool *both[] = {pool_of(4 << 20), pool_of(4 << 20)};
     for (int i = 0; i < 6; i++) {
         pool = both[i % 2];
-        return_elsewhere();
+        return_by(i < 2 ? put_all : read_and_put);
     }
     CHECK(pagepool_destroy(both[0]) == 0 && pagepool_destroy(both[1]) == 0);
-}
-
-static void put_first(void)
-{
-    CHECK(pagepool_buf_put(bufs[0]) == 0);
-}
-
-/* Empties the lanes, and leaves the worker with room in its own. */
-static void open_lane(void)
-{
-    CHECK(pagepool_alloc_bulk(pool, all, PAGES) == PAGES && pagepool_buf_put_bulk(all, PAGES) == 0);
-    fill();
-    elsewhere(put_first);
-    CHECK((bufs[0] = pagepool_alloc_page(pool)) != NULL);
-    *(int *)pagepool_buf_data(bufs[0]) = fills * BUFS;
-}
-
-static void put_all(void)
-{
-    for (int i = 0; i < BUFS; i++)
-        CHECK(pagepool_buf_put(bufs[i]) == 0 && pagepool_buf_put(bufs[i]) == -ESTALE);
 }
 
 /* A destroyed pool is freed when its last buffer returns. */
@@ -212,7 +245,16 @@ static void the_thread_becomes_the_owner(void)
     CHECK(pagepool_unbind(pool) == 0);
     elsewhere(own_and_put);
     CHECK(pagepool_bind(pool) == 0);
-    return_elsewhere();
+    return_by(read_and_put);
+}
+
+/* The thread's returns need no call. */
+static void the_functions_are_inline(void)
+{
+    open_lane();
+    elsewhere(put_two);
+    CHECK(pagepool_buf_put_bulk(bufs, SOME) == 0);
+    CHECK(pagepool_buf_put_bulk(bufs + SOME + 2, BUFS - SOME - 2) == 0);
 }
 
 static void put_half(struct pagepool_buf **half)
@@ -265,6 +307,7 @@ int main(void)
     a_pool_ends_with_buffers_out();
     an_owner_is_woken();
     the_thread_becomes_the_owner();
+    the_functions_are_inline();
     threads_end();
     CHECK(pagepool_destroy(pool) == 0 && pthread_key_delete(key) == 0 && pthread_barrier_destroy(&step) == 0);
     while (arenas_made > 0)

@@ -36,7 +36,7 @@ use crate::recycle::lane::LaneProducer;
 use crate::recycle::lane::{DETACHED, Lane};
 #[cfg(not(loom))]
 use crate::recycle::lane_table::{Hand, hand};
-use crate::recycle::lane_table::{LanePlace, lane_at_hand, lane_at_hand_of};
+use crate::recycle::lane_table::{LanePlace, lane_at_hand_of};
 use crate::recycle::lives::LifeTable;
 use crate::recycle::message::Message;
 use crate::recycle::thread;
@@ -142,9 +142,15 @@ impl PageBuf {
 }
 
 /// The calling thread's lane to a pool, to send lives of plain pages: see [`LifeTable`]. Using it touches
-/// nothing of the pool, which may be freed. Valid until the thread returns to another pool.
+/// nothing of the pool, which may be freed. Valid until the thread returns to another pool, or longer: see
+/// [`address`](Self::address).
 #[derive(Clone, Copy, Debug)]
-pub struct LifeLane<'a>(&'a Lane, PhantomData<*const ()>);
+pub struct LifeLane<'a> {
+    lane: &'a Lane,
+    /// The first half of the pool's [`PoolRef::lane_key`].
+    pool: u32,
+    not_send: PhantomData<*const ()>,
+}
 
 /// What became of lives that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,16 +203,16 @@ impl LifeLane<'_> {
 
     /// The lane's address. Valid while the pool exists and the thread has lanes.
     pub fn address(self) -> *const c_void {
-        std::ptr::from_ref(self.0).cast()
+        std::ptr::from_ref(self.lane).cast()
     }
 
-    /// The lane at an [`address`](Self::address).
+    /// The lane at an [`address`](Self::address), with the first half of the pool's [`PoolRef::lane_key`].
     ///
     /// # Safety
     /// The address is valid, and the caller promises what it promises to [`at_hand`](Self::at_hand).
-    pub unsafe fn at(address: NonNull<c_void>) -> Self {
+    pub unsafe fn at(address: NonNull<c_void>, pool: u32) -> Self {
         // SAFETY: the caller's promise.
-        Self(unsafe { address.cast().as_ref() }, PhantomData)
+        Self { lane: unsafe { address.cast().as_ref() }, pool, not_send: PhantomData }
     }
 }
 
@@ -219,9 +225,10 @@ impl LifeLane<'_> {
     /// that could replace the lanes at hand.
     #[inline(always)]
     pub unsafe fn at_hand<T>(find: impl FnOnce() -> Option<(T, (u32, u32))>) -> Option<(T, Self)> {
-        let find = || find().map(|(found, (pool, place))| (found, pool, LanePlace(place)));
+        let find = || find().map(|(found, (pool, place))| ((found, pool), pool, LanePlace(place)));
         // SAFETY: the caller's promise.
-        unsafe { lane_at_hand_of(find) }.map(|(found, lane)| (found, Self(lane, PhantomData)))
+        let at_hand = unsafe { lane_at_hand_of(find) };
+        at_hand.map(|((found, pool), lane)| (found, Self { lane, pool, not_send: PhantomData }))
     }
 
     /// Sends the upper half of the life of a page that the caller found [out](crate::PageLife::leave), if that
@@ -230,8 +237,13 @@ impl LifeLane<'_> {
     pub fn send_quickly(self, page: u32, half: u32) -> Option<bool> {
         // SAFETY: lives are odd.
         let half = unsafe { NonZeroU32::new_unchecked(half | 1) };
-        let sent = self.0.push_in_run(Message::of_life(PageIdx(page), half.get()));
-        sent.then(|| self.0.after_free_push() == 0)
+        let sent = self.lane.push_in_run(Message::of_life(PageIdx(page), half.get()));
+        sent.then(|| self.lane.after_free_push() == 0)
+    }
+
+    /// Whether it leads to this pool. Otherwise the lane's pool is another one, or freed.
+    pub fn leads_to(self, pool: &PoolRef) -> bool {
+        self.pool == pool.lane_key().0
     }
 
     /// What follows a message that was sent.
@@ -249,12 +261,12 @@ impl LifeLane<'_> {
             let half = unsafe { NonZeroU32::new_unchecked(half | 1) };
             Message::of_life(PageIdx(page), half.get())
         };
-        self.after(self.0.push_pages(items, message))
+        self.after(self.lane.push_pages(items, message))
     }
 
     #[inline(always)]
     fn after(self, sent: usize) -> Sent {
-        match self.0.after_free_push() {
+        match self.lane.after_free_push() {
             0 => Sent::Some(sent),
             flags => self.flagged(flags, sent),
         }
@@ -265,14 +277,14 @@ impl LifeLane<'_> {
         if flags & DETACHED != 0 {
             return Sent::Late(sent);
         }
-        page_return::wake_owner(self.0);
+        page_return::wake_owner(self.lane);
         Sent::Some(sent)
     }
 
     /// Discards what the thread sent to a pool that is freed: buffers that had returned before.
     pub fn discard(self) {
         fence(Acquire); // pairs with raise_all()
-        self.0.take_all();
+        self.lane.take_all();
     }
 }
 
@@ -376,12 +388,10 @@ impl PoolRef {
         self.core().put_life(PageIdx(page), half);
     }
 
-    /// Accounts for lives that the calling thread sent after the pool's end.
-    pub fn take_late(&self) {
-        let core = self.core();
-        if let Some(lane) = lane_at_hand(core.id, core.lane_place) {
-            core.take_late(lane);
-        }
+    /// Accounts for lives that the calling thread sent after the pool's end, through its lane to the pool.
+    pub fn take_late(&self, lane: LifeLane<'_>) {
+        debug_assert!(lane.leads_to(self), "I1: a lane to another pool");
+        self.core().take_late(lane.lane);
     }
 
     /// The first word of each token of this pool's buffers.

@@ -108,6 +108,7 @@ static NONE_AT_HAND: NoneAtHand = NoneAtHand([const { AtHand::empty() }; 1]);
 
 /// A thread's lanes at hand, in plain thread-local memory without a destructor.
 #[derive(Clone, Copy)]
+#[repr(C)] // pagepool.h reads it
 pub(crate) struct Hand {
     first: *const AtHand,
     /// Masks a place, so that it lies in the array. 0 only in [`NONE`](Self::NONE).

@@ -102,11 +102,12 @@ impl Handle {
         let lane = unsafe { LifeLane::at_hand(|| Some(((), self.pool.lane_key()))) };
         let refused = !PageLife::leave(self.words().out, life);
         let half = (life >> 32) as u32;
-        match lane.filter(|_| !refused).map(|((), lane)| lane.send_each(&[self.page], |&page| (page, half))) {
+        let sent = |lane: LifeLane<'_>| lane.send_each(&[self.page], |&page| (page, half));
+        match lane.filter(|_| !refused).map(|((), lane)| (sent(lane), lane)) {
             _ if refused => {}
-            None | Some(Sent::Some(0)) => self.pool.put_life(self.page, half),
-            Some(Sent::Some(_)) => {}
-            Some(Sent::Late(_)) => self.pool.take_late(),
+            None | Some((Sent::Some(0), _)) => self.pool.put_life(self.page, half),
+            Some((Sent::Some(_), _)) => {}
+            Some((Sent::Late(_), lane)) => self.pool.take_late(lane),
         }
         refused
     }
