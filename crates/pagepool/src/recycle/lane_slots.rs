@@ -427,22 +427,35 @@ mod tests {
 
     #[test]
     fn pages_are_written_alike_singly_and_in_lines() {
-        let lines = LaneLines::for_lanes(1, 64, false).expect("it is small").next().expect("one lane");
-        // SAFETY: the lane has 64 slots, and this test is their only user.
-        let all = unsafe { std::slice::from_raw_parts(lines.slots.first.as_ptr(), 64) };
-        let read = |slots: &[LaneSlot]| -> Vec<u32> {
-            slots.iter().map(|slot| slot.word.load(Ordering::Relaxed)).collect()
-        };
-        let slots_of = &lines.slots;
-        for (from, len) in (0..20).flat_map(|from| (0..=64 - from).map(move |len| (from, len))) {
-            all.iter().for_each(|slot| slot.word.store(u32::MAX, Ordering::Relaxed));
-            let (phase, pages) = (from as u32 & 1, (0..len as u32).map(|at| 1 << 29 | at));
-            let pages: Vec<u32> = pages.collect();
-            let (before, (slots, after)) = (&all[..from], all[from..].split_at(len));
-            slots_of.write_run(slots, &pages, phase, |page| Message::of_page(PageIdx(*page)));
-            let words = pages.iter().map(|page| Message::of_page(PageIdx(*page)).bits() << 1 | phase);
-            assert_eq!(read(slots), words.collect::<Vec<_>>(), "{len} from {from}");
-            assert!(read(before).into_iter().chain(read(after)).all(|word| word == u32::MAX));
+        for has_lives in [false, true] {
+            let mut lines = LaneLines::for_lanes(1, 64, has_lives).expect("it is small");
+            let one = lines.next().expect("one lane");
+            let lane = one.slots;
+            let words_from = |first: NonNull<LaneSlot>| {
+                // SAFETY: the lane has 64 slots, and as many lives; this test is their only user.
+                unsafe { std::slice::from_raw_parts(first.as_ptr(), 64) }
+            };
+            let all = words_from(lane.first);
+            let lives = if has_lives { words_from(NonNull::from(lane.life_beside(&all[0]))) } else { &[] };
+            let message = |page: &u32| match has_lives {
+                false => Message::of_page(PageIdx(*page)),
+                true => Message::of_life(PageIdx(*page), page << 1 | 1),
+            };
+            let read = |slots: &[LaneSlot]| -> Vec<u32> {
+                slots.iter().map(|slot| slot.word.load(Ordering::Relaxed)).collect()
+            };
+            for (from, len) in (0..20).flat_map(|from| (0..=64 - from).map(move |len| (from, len))) {
+                all.iter().chain(lives).for_each(|slot| slot.word.store(u32::MAX, Ordering::Relaxed));
+                let (phase, pages) = (from as u32 & 1, (0..len as u32).map(|at| 1 << 28 | at));
+                let pages: Vec<u32> = pages.collect();
+                lane.write_run(&all[from..from + len], &pages, phase, message);
+                let others = |at: usize| vec![u32::MAX; at];
+                let around = |words: Vec<u32>| [others(from), words, others(64 - from - len)].concat();
+                let words = pages.iter().map(|page| message(page).bits() << 1 | phase).collect();
+                assert_eq!(read(all), around(words), "{len} from {from}");
+                let halves = pages.iter().map(|page| message(page).life()).collect();
+                assert!(!has_lives || read(lives) == around(halves), "lives: {len} from {from}");
+            }
         }
     }
 
