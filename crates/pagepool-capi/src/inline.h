@@ -163,8 +163,8 @@ PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
 /* This thread's record of a pool that it does not own, or a record of no pool. */
-extern PAGEPOOL_ONCE_ const struct pagepool_elsewhere_ pagepool_nowhere_;
-PAGEPOOL_ONCE_ const struct pagepool_elsewhere_ pagepool_nowhere_ = {
+extern PAGEPOOL_ONCE_ struct pagepool_elsewhere_ pagepool_nowhere_;
+PAGEPOOL_ONCE_ struct pagepool_elsewhere_ pagepool_nowhere_ = {
     0, 0, NULL, &pagepool_no_view_, 0, NULL, NULL, 0, 0, 0, NULL};
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_ = &pagepool_nowhere_;
@@ -288,10 +288,11 @@ PAGEPOOL_FAST_ int pagepool_is_there_(const struct pagepool_elsewhere_ *there)
     return __atomic_load_n(&there->view->token, __ATOMIC_ACQUIRE) == there->token;
 }
 
-/* Keeps the pool of every sixteenth such buffer, because a thread may return to several pools by turns. */
+/* Keeps the pool of every 17th such buffer, not of each: a thread may return to several pools in turn. An odd
+ * number, because buffers may come in pairs of which the library keeps the pool of one only. */
 PAGEPOOL_FAST_ void pagepool_look_away_(struct pagepool_buf *buf)
 {
-    if (++pagepool_missed_ % 16 == 0)
+    if (++pagepool_missed_ % 17 == 0)
         pagepool_there_ = (const struct pagepool_elsewhere_ *)pagepool_tables_->note_away(buf);
 }
 
@@ -334,7 +335,7 @@ PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
     const struct pagepool_elsewhere_ *there = pagepool_there_;
     uint32_t page = pagepool_page_(there->base, token);
     if (PAGEPOOL_LIKELY_(page < there->pages && pagepool_is_there_(there) &&
-                         there->view->owner != pagepool_me_())) {
+                         __atomic_load_n(&there->view->owner, __ATOMIC_RELAXED) != pagepool_me_())) {
         struct pagepool_lane_ *lane = there->lane;
         uint64_t *out = &there->outs[page];
         if (PAGEPOOL_LIKELY_(there->hand->lanes != 0 && lane->next != lane->until &&

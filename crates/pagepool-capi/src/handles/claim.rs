@@ -18,7 +18,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{LifeLane, MayHaveRefs, PageBuf, PageLife, PoolRef, Sent};
+use ::pagepool::{LifeLane, MayHaveRefs, PageBuf, PageLife, Sent};
 
 use crate::error::{CallError, CallResult, status};
 use crate::handles::directory::{self, DirectoryRow, entry};
@@ -110,7 +110,7 @@ fn send(token: Token) -> Option<c_int> {
 #[inline(never)]
 pub(crate) fn send_watched(view: &'static PoolView, lane: LifeLane<'_>, token: Token) -> c_int {
     if let late @ Sent::Late(_) = lane.after_sending() {
-        send_otherwise(view, Some(lane), &[token], late);
+        send_otherwise(view, lane.pool(), Some(lane), &[token], late);
     }
     0
 }
@@ -121,7 +121,7 @@ pub(crate) fn send_watched(view: &'static PoolView, lane: LifeLane<'_>, token: T
 fn send_slowly(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
     match lane.send_each(&[token], |token| (row.view().page_of(*token), token.generation())) {
         Sent::Some(1) => {}
-        sent => send_otherwise(row.view(), Some(lane), &[token], sent),
+        sent => send_otherwise(row.view(), lane.pool(), Some(lane), &[token], sent),
     }
     0
 }
@@ -135,7 +135,7 @@ pub(crate) fn send_run(tokens: &[Token]) -> usize {
     let page_and_half = |token: &Token| ((token.0 as u32).wrapping_sub(base) >> 4, token.generation());
     match lane.send_each(&tokens[..n], page_and_half) {
         Sent::Some(sent) if sent == n => {}
-        sent => send_otherwise(row.view(), Some(lane), &tokens[..n], sent),
+        sent => send_otherwise(row.view(), lane.pool(), Some(lane), &tokens[..n], sent),
     }
     n
 }
@@ -159,12 +159,13 @@ pub(crate) fn send_alone(token: Token) -> bool {
 /// lanes.
 fn send_first(row: &DirectoryRow, token: Token) -> bool {
     let view = row.view();
-    let leaves = token.is(HandleKind::Page) && !view.is_mine() && view.lane().0 != NO_LANE && {
+    let key = view.lane().0; // before the life is checked, as in `away`
+    let leaves = token.is(HandleKind::Page) && !view.is_mine() && key != NO_LANE && {
         repair(row.page(token), token.0);
         PageLife::leave(row.outs()(token), token.0)
     };
     if leaves {
-        send_otherwise(view, None, &[token], Sent::Some(0));
+        send_otherwise(view, key, None, &[token], Sent::Some(0));
     }
     leaves
 }
@@ -177,26 +178,32 @@ fn repair(page: PageLife, life: u64) {
 }
 
 /// Sends tokens through the pool itself, after those that were sent through the lane. If these came after the
-/// pool's end, accounts for them.
+/// pool's end, accounts for them. The pool is the one of the row if it has this first half of a lane key:
+/// otherwise it is freed, and the row another one's.
 #[cold]
 #[inline(never)]
-fn send_otherwise(view: &'static PoolView, lane: Option<LifeLane<'_>>, tokens: &[Token], sent: Sent) {
+fn send_otherwise(
+    view: &'static PoolView,
+    key: u32,
+    lane: Option<LifeLane<'_>>,
+    tokens: &[Token],
+    sent: Sent,
+) {
     let (Sent::Some(n) | Sent::Late(n)) = sent;
-    let key = view.lane();
-    let is_pool = |pool: &PoolRef| lane.map_or(pool.lane_key() == key, |lane| lane.leads_to(pool));
+    let late = if let Sent::Late(_) = sent { lane } else { None };
     // The clone keeps the pool's memory: buffers are returned with no lock held.
     let pool = slots::with_life_behind(view, |life| Ok(life.handle.clone()));
-    match (pool.ok().filter(is_pool), lane) {
-        (Some(pool), lane) => {
+    match pool {
+        Ok(pool) if pool.lane_key().0 == key => {
             let half = |token: &Token| (view.page_of(*token), token.generation());
             tokens[n..].iter().map(half).for_each(|(page, half)| pool.put_life(page, half));
-            if let (Sent::Late(_), Some(lane)) = (sent, lane) {
-                pool.take_late(lane);
-            }
+            late.into_iter().for_each(|lane| pool.take_late(lane));
         }
-        // The pool is freed: these buffers had returned.
-        (None, Some(lane)) => lane.discard(),
-        (None, None) => {}
+        // These buffers had returned. First, because the drop of a pool may run callbacks.
+        other => {
+            late.into_iter().for_each(LifeLane::discard);
+            drop(other);
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 //! Stale  a record may outlive its pool. So its readers compare `token` with that of the view, before they
 //!        look at the out word of a page. The view's token changes before another pool gets the places, whose
 //!        words are never freed. A lane may be freed in two cases. After its pool's end: then the token
-//!        differs. When the thread ends: then the number at `hand` is 0.
+//!        differs, because `binding::destroy` changes it before the pool marks its lanes, and a thread drops
+//!        marked lanes only. When the thread ends: then the number at `hand` is 0.
 //! Pairs  insert() in slots (Release fence; the view's fields) -> of() (fields; Acquire fence; token).
 
 // UNSAFETY: follows the address of a view, and uses a lane.
@@ -61,9 +62,11 @@ pub(crate) fn place() -> *const There {
     THERE.with(|there| there.as_ptr().cast_const())
 }
 
-/// Keeps the pool of a page's token, unless the calling thread owns it.
+/// Keeps the pool of a page's token, unless the calling thread owns it, or has a lane to the kept pool but none
+/// to this one.
 pub(crate) fn note(token: Token) {
-    if let Some(there) = directory::find_page(token).and_then(|row| There::of(row.view())) {
+    let there = directory::find_page(token).and_then(|row| There::of(row.view()));
+    if let Some(there) = there.filter(|there| there.pages != 0 || THERE.get().pages == 0) {
         THERE.set(there);
     }
 }
@@ -186,6 +189,35 @@ mod tests {
             });
             assert!(ended.shutdown.is_complete(), "{crowd} other pools");
             others.into_iter().for_each(|other| drop(binding::destroy(other).unwrap()));
+        }
+    }
+
+    /// As if two threads had found the page out at the same moment: the other one's return ended the pool, and
+    /// another pool has its row.
+    #[test]
+    fn a_late_message_to_a_freed_pool_does_not_reach_the_next_one() {
+        let (pool, ends) = (new_pool(), Barrier::new(2));
+        let pages = [alloc(pool), alloc(pool)];
+        let view = slots::view(pool).unwrap();
+        let next = thread::scope(|threads| {
+            threads.spawn(|| {
+                assert_eq!(put_any(pages[0]), 0);
+                note(pages[1]);
+                put_around(pages[1], &ends);
+            });
+            ends.wait();
+            view.guard.page(view.page_of(pages[1])).out.store(pages[1].0, Relaxed);
+            assert_eq!(put_any(pages[1]), 0);
+            assert!(binding::destroy(pool).unwrap().shutdown.is_complete());
+            // Other tests may take the row first.
+            let next: Vec<Token> = (0..64).map(|_| new_pool()).collect();
+            ends.wait();
+            next
+        });
+        for next in next {
+            let stats = slots::handle(next).unwrap().stats();
+            assert_eq!((stats.returned_twice, stats.recycle_ring), (0, 0));
+            assert!(binding::destroy(next).unwrap().shutdown.is_complete());
         }
     }
 }

@@ -134,6 +134,8 @@ static void put_two(void)
 #ifdef PAGEPOOL_LIKELY_ /* the inline functions are there */
     uint32_t missed = pagepool_missed_;
     CHECK(pagepool_there_->token == (uintptr_t)pool);
+    CHECK(pagepool_buf_data(bufs[SOME]) != NULL && pagepool_buf_data(bufs[SOME + 1]) != NULL);
+    CHECK(pagepool_missed_ == missed);
 #endif
     CHECK(pagepool_buf_put(bufs[SOME]) == 0 && pagepool_buf_put(bufs[SOME + 1]) == 0);
 #ifdef PAGEPOOL_LIKELY_
@@ -186,6 +188,36 @@ static void pools_follow_each_other(void)
     end(pool);
 }
 
+/* The buffers are of two pools in turn: the record changes seldom. */
+static void put_in_turn(void)
+{
+    int changes = 0;
+    for (int i = 0; i < BUFS; i++) {
+#ifdef PAGEPOOL_LIKELY_
+        uint64_t token = pagepool_there_->token;
+        CHECK(pagepool_buf_data(bufs[i]) != NULL && pagepool_buf_put(bufs[i]) == 0);
+        changes += pagepool_there_->token != token;
+#else
+        CHECK(pagepool_buf_put(bufs[i]) == 0);
+#endif
+    }
+    CHECK(changes <= BUFS / 8);
+}
+
+/* Every second buffer is a fragment, which the record is of no use for. */
+static void put_pages_and_frags(void)
+{
+#ifdef PAGEPOOL_LIKELY_
+    pagepool_missed_ = 0;
+#endif
+    for (int i = 0; i < BUFS; i++)
+        CHECK(pagepool_buf_put(bufs[i]) == 0);
+#ifdef PAGEPOOL_LIKELY_
+    CHECK(pagepool_there_->token == (uintptr_t)pool);
+    CHECK(pagepool_there_->pages != 0 || syscall(SYS_membarrier, 0, 0, 0) <= 0);
+#endif
+}
+
 /* The thread returns to two pools in turn. */
 static void two_pools(void)
 {
@@ -194,7 +226,19 @@ static void two_pools(void)
         pool = both[i % 2];
         return_by(i < 2 ? put_all : read_and_put);
     }
+    for (int i = 0; i < BUFS; i++)
+        CHECK((bufs[i] = pagepool_alloc_page(both[i % 2])) != NULL);
+    elsewhere(put_in_turn);
     CHECK(pagepool_destroy(both[0]) == 0 && pagepool_destroy(both[1]) == 0);
+}
+
+static void pages_and_frags(void)
+{
+    pool = pool_of(4 << 20);
+    for (int i = 0; i < BUFS; i++)
+        CHECK((bufs[i] = i % 2 ? pagepool_alloc_frag(pool, 2048) : pagepool_alloc_page(pool)) != NULL);
+    elsewhere(put_pages_and_frags);
+    CHECK(pagepool_destroy(pool) == 0);
 }
 
 /* A destroyed pool is freed when its last buffer returns. */
@@ -304,6 +348,7 @@ int main(void)
     CHECK(pthread_create(&worker, NULL, work_until_null, NULL) == 0);
     pools_follow_each_other();
     two_pools();
+    pages_and_frags();
     a_pool_ends_with_buffers_out();
     an_owner_is_woken();
     the_thread_becomes_the_owner();

@@ -241,9 +241,9 @@ impl LifeLane<'_> {
         sent.then(|| self.lane.after_free_push() == 0)
     }
 
-    /// Whether it leads to this pool. Otherwise the lane's pool is another one, or freed.
-    pub fn leads_to(self, pool: &PoolRef) -> bool {
-        self.pool == pool.lane_key().0
+    /// The first half of the [`PoolRef::lane_key`] of the pool that it leads to.
+    pub fn pool(self) -> u32 {
+        self.pool
     }
 
     /// What follows a message that was sent.
@@ -390,7 +390,7 @@ impl PoolRef {
 
     /// Accounts for lives that the calling thread sent after the pool's end, through its lane to the pool.
     pub fn take_late(&self, lane: LifeLane<'_>) {
-        debug_assert!(lane.leads_to(self), "I1: a lane to another pool");
+        debug_assert!(lane.pool == self.lane_key().0, "I1: a lane to another pool");
         self.core().take_late(lane.lane);
     }
 

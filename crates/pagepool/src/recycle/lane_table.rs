@@ -72,14 +72,17 @@ impl Entry {
 
 #[repr(C)]
 struct AtHand {
-    /// 0 if empty.
+    /// [`EMPTY`](Self::EMPTY), or with a lane.
     pool: Cell<u32>,
     lane: Cell<*const Lane>,
 }
 
 impl AtHand {
+    /// What no pool has as its id, no key has in its place, and memory of zeroes has not either.
+    const EMPTY: u32 = u32::MAX - 1;
+
     const fn empty() -> Self {
-        Self { pool: Cell::new(0), lane: Cell::new(ptr::null()) }
+        Self { pool: Cell::new(Self::EMPTY), lane: Cell::new(ptr::null()) }
     }
 }
 
@@ -128,7 +131,7 @@ impl Hand {
         let entry = unsafe { self.first.byte_add((place.0 & self.mask) as usize) };
         // SAFETY: the array lives until `HAND` leads to another one.
         let entry = unsafe { &*entry };
-        // SAFETY: an entry of a pool has a lane; no pool has the id 0.
+        // SAFETY: an entry of a pool has a lane, and callers pass no `EMPTY`.
         (entry.pool.get() == pool).then(|| unsafe { NonNull::new_unchecked(entry.lane.get().cast_mut()) })
     }
 }
@@ -320,7 +323,7 @@ impl LaneTable {
         if (self.taken.get() + 1) * 2 <= entries.len() {
             return Some(());
         }
-        self.at_hand.borrow().iter().for_each(|entry| entry.pool.set(0));
+        self.at_hand.borrow().iter().for_each(|entry| entry.pool.set(AtHand::EMPTY));
         // Each entry is checked once: the answer changes if another thread ends its pool.
         entries.iter().filter(|entry| !entry.is_needed()).for_each(|entry| drop(entry.let_go()));
         let alive = entries.iter().filter(|entry| entry.holds_anything()).count();
