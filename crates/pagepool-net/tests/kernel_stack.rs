@@ -264,6 +264,16 @@ fn tcp_in_packets_of_three_buffers_has_every_byte() {
     stream_both_ways("TCP at MTU 9000", 9000, bytes);
 }
 
+/// A socket with an address of its own that was just added: the kernel may still be busy with it.
+fn bound_soon(address: &str, port: u16) -> UdpSocket {
+    let mut socket = None;
+    veth::wait_until("its own address", || {
+        socket = UdpSocket::bind((address, port)).ok();
+        socket.is_some()
+    });
+    socket.expect("it waited for that")
+}
+
 #[test]
 fn ping_and_ipv6_are_answered_by_the_kernel() {
     let Some(bed) = Bed::new("ping and IPv6", 1500) else { return };
@@ -281,12 +291,12 @@ fn ping_and_ipv6_are_answered_by_the_kernel() {
                 let path = format!("/proc/sys/net/ipv6/conf/{link}/{setting}");
                 std::fs::write(path, value).expect("root may");
             }
-            let add = ["-6", "addr", "add", address, "dev", link];
+            let add = ["-6", "addr", "add", address, "dev", link, "nodad"];
             pagepool_lab::run(std::process::Command::new("ip").args(add));
         });
     }
-    let server = bed.hosts.run_between(|| UdpSocket::bind(("fd00::9", 9))).expect("its own address");
-    let client = bed.hosts.a.namespace.run(|| UdpSocket::bind(("fd00::1", 0))).expect("its own address");
+    let server = bed.hosts.run_between(|| bound_soon("fd00::9", 9));
+    let client = bed.hosts.a.namespace.run(|| bound_soon("fd00::1", 0));
     server.set_read_timeout(Some(veth::LIMIT)).expect("it is open");
     for number in 0..50u8 {
         client.send_to(&[number; 1000], ("fd00::9", 9)).expect("a route");
