@@ -647,8 +647,8 @@ struct pagepool_inline_ {
      */
     int (*put_away)(void *buf);
     /**
-     * Keeps the pool of a buffer as the one that the thread used last among those that it does not own.
-     * Returns the thread's record of that pool, whose address never changes.
+     * Keeps the pool of a buffer in the thread's record of a pool that it uses but does not own. Returns the
+     * record, whose address never changes.
      */
     const void *(*note_away)(void *buf);
 };
@@ -1079,8 +1079,8 @@ int pagepool_recycle_direct(struct pagepool *pool, struct pagepool_buf *buf);
  *
  * Thread: the one that holds the buffer.
  * Ownership: the bytes are the caller's until the buffer is returned.
- * Cost: a lookup. No call for a whole page of the pool that the thread used last, among those that it owns
- *     or among the others.
+ * Cost: a lookup. No call for a whole page of the pool that the thread owns and used last, or, after some 17
+ *     buffers, of a pool that it does not own.
  */
 void *pagepool_buf_data(struct pagepool_buf *buf);
 

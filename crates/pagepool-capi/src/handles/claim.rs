@@ -368,7 +368,7 @@ fn refs_now(page: PageLife, life: u64) -> Option<MayHaveRefs> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::thread;
 
     use ::pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -377,7 +377,7 @@ mod tests {
     use crate::handles::owner::{enter, page_token};
     use crate::handles::{binding, slots};
 
-    fn new_pool() -> Token {
+    pub(crate) fn new_pool() -> Token {
         let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
         let make = |lives| Ok(Pool::with_lives(PoolParams::default(), arena, lives).unwrap());
         let pool = slots::insert(1024, 0, make).unwrap();
@@ -385,7 +385,7 @@ mod tests {
         pool
     }
 
-    fn alloc(pool: Token) -> Token {
+    pub(crate) fn alloc(pool: Token) -> Token {
         enter(pool, |owned| owned.token_for(owned.bound.alloc_page().unwrap())).unwrap()
     }
 

@@ -152,7 +152,7 @@ pub(crate) fn insert(
     taken.try_reserve(1)?;
     let free = FreeSlot(free_slot()?);
     let (slot, view) = (&SLOTS[free.0 as usize % MAX_POOLS], &VIEWS[free.0 as usize % MAX_POOLS]);
-    fence(Release); // after another thread stored 0 in the view's token; pairs with There::note()
+    fence(Release); // after another thread stored 0 in the view's token; pairs with There::of()
     let words = FreeWords(PlaceRange::for_pages(pages, view)?);
     view.guard.begin(words.0.lives(), words.0.outs(), pages);
     let pool = make(&view.guard)?;

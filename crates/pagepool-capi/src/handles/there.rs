@@ -1,4 +1,4 @@
-//! The pool that a thread used last among those that it does not own, for the inline functions of `pagepool.h`.
+//! A pool that a thread uses but does not own, for the inline functions of `pagepool.h`.
 //!
 //! What   one record per thread. With it the inline functions return buffers, and find their addresses,
 //!        without a call. Each program and shared object keeps its address.
@@ -62,8 +62,8 @@ pub(crate) fn place() -> *const There {
     THERE.with(|there| there.as_ptr().cast_const())
 }
 
-/// Keeps the pool of a page's token, unless the calling thread owns it, or has a lane to the kept pool but none
-/// to this one.
+/// Keeps the pool of a page's token, unless the calling thread owns it, or has a lane to the kept pool but
+/// none to this one.
 pub(crate) fn note(token: Token) {
     let there = directory::find_page(token).and_then(|row| There::of(row.view()));
     if let Some(there) = there.filter(|there| there.pages != 0 || THERE.get().pages == 0) {
@@ -131,25 +131,12 @@ mod tests {
     use std::sync::Barrier;
     use std::thread;
 
-    use ::pagepool::{Arena, ArenaParams, PageLife, Pool, PoolParams};
+    use ::pagepool::PageLife;
 
     use super::*;
-    use crate::handles::binding;
     use crate::handles::claim::put_any;
-    use crate::handles::owner::enter;
-    use crate::handles::slots;
-
-    fn new_pool() -> Token {
-        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
-        let make = |lives| Ok(Pool::with_lives(PoolParams::default(), arena, lives).unwrap());
-        let pool = slots::insert(256, 0, make).unwrap();
-        binding::bind(pool).unwrap();
-        pool
-    }
-
-    fn alloc(pool: Token) -> Token {
-        enter(pool, |owned| owned.token_for(owned.bound.alloc_page().unwrap())).unwrap()
-    }
+    use crate::handles::claim::tests::{alloc, new_pool};
+    use crate::handles::{binding, slots};
 
     /// What the inline functions do, with a pause before the message. In it the pool ends.
     fn put_around(page: Token, ends: &Barrier) {

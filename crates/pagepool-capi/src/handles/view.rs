@@ -11,9 +11,9 @@
 //! Lines  the first has what every thread reads; it is written when the pool is bound. `guard` begins with a
 //!        line that is written when a thread claims a buffer. The owner writes the line after that with each
 //!        buffer.
-//! Layout part of the inline interface, as are `LifeTable`, `DirectoryRow`, `CacheHead`, the bits of a token
-//!        and the step between lives: inline.rs makes a number of it, and programs that know another number
-//!        call the library.
+//! Layout part of the inline interface, as are `LifeTable`, `DirectoryRow`, `CacheHead`, `There`, the fields
+//!        of lanes, the bits of a token and the step between lives: inline.rs makes a number of it, and
+//!        programs that know another number call the library.
 
 // UNSAFETY: follows the addresses in the row.
 #![expect(unsafe_code)]

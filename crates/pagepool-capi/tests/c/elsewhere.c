@@ -1,4 +1,4 @@
-/* A thread that is not the owner: the inline functions remember the pool to which it returned last, and are
+/* A thread that is not the owner: the inline functions remember a pool to which it returns, and are
  * not misled when that pool ends, when another one gets its places, or when the thread becomes the owner. */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -142,7 +142,6 @@ static void put_two(void)
     CHECK(pagepool_missed_ - missed < 2 || syscall(SYS_membarrier, 0, 0, 0) <= 0);
 #endif
 }
-
 
 static void are_stale(void)
 {

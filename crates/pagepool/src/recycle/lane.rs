@@ -15,9 +15,9 @@
 //! Runs   the producer knows the next slot's address, and up to which slot all are free: a run of up to four
 //!        lines. What changes between runs and laps is checked once per run, which fetches the next one.
 //! Cost   push: two stores (slot, next), three for a fragment; no atomic read-modify-write. Pages in bulk:
-//!        `next` once per run, and on x86-64 with AVX a store for four slots of a whole line. Slots travel
-//!        between cores sixteen a line, once in each direction. The owner takes a line by one Acquire load of
-//!        its last slot and a copy.
+//!        `next` once per run, and on x86-64 with AVX a store for four slots of a whole line, and one
+//!        for their lives. Slots travel between cores sixteen a line, once in each direction. The owner takes
+//!        a line, of pages or of lives, by one Acquire load of its last slot and a copy.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so a thread that loaded
 //!        one of this lap may read all before it without a race: the producer rewrites none before `at` says
 //!        that it was taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot; light

@@ -78,7 +78,8 @@ struct AtHand {
 }
 
 impl AtHand {
-    /// What no pool has as its id, no key has in its place, and memory of zeroes has not either.
+    /// Matches no pool's id and no key: neither that of a pool whose returns are more than a message, nor that
+    /// of a row that was never used, 0.
     const EMPTY: u32 = u32::MAX - 1;
 
     const fn empty() -> Self {
