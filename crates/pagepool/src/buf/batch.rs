@@ -198,11 +198,9 @@ impl Batch {
     /// [`bytes_mut`](Self::bytes_mut).
     #[inline]
     pub fn packet_mut(&mut self, at: usize) -> Option<&mut [u8]> {
-        let buffer = self.borrowed(at)?;
-        let start = buffer.as_ptr()?.wrapping_add(buffer.packet_offset());
-        let len = buffer.packet_capacity();
+        let (start, len) = self.borrowed(at)?.packet_place()?;
         // SAFETY: I1, I3. The batch owns the page and is borrowed exclusively; packets lie in their page.
-        Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
     /// The packet bytes of all pages, in order; reads the pool once, not once per page. `None` for an empty
@@ -220,16 +218,16 @@ impl Batch {
     #[inline(always)]
     pub fn packets_mut(&mut self) -> Option<impl ExactSizeIterator<Item = &mut [u8]>> {
         let pool = self.pool()?;
-        let (base, geometry) = (pool.base, pool.geometry);
+        let (base, geometry, has_colours) = (pool.packet_base, pool.geometry, pool.colourless_below == 0);
         let packet = move |&page: &u32| {
-            let page = PageIdx(page);
-            let start = base + geometry.start_of(page) as usize + geometry.packet_offset(page);
+            let colour = if has_colours { geometry.colour_of(page.into()) } else { 0 };
+            let start = base + geometry.start_of(PageIdx(page)) as usize + colour as usize;
             let start = std::ptr::with_exposed_provenance_mut::<u8>(start);
             // SAFETY: I1, I3. The batch owns each page, once, and is borrowed exclusively; packets lie in
             // their page.
             unsafe { std::slice::from_raw_parts_mut(start, geometry.max_len as usize) }
         };
-        (base != 0).then(|| self.pages().iter().map(packet))
+        (pool.readable_below != 0).then(|| self.pages().iter().map(packet))
     }
 
     /// See [`PageBuf::dma_addr`].

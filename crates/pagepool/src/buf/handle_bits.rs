@@ -51,6 +51,9 @@ const _: () = assert!(PAGE_SIZE << MAX_ORDER == 1 << LEN_BITS, "the largest page
 pub(crate) struct HandleBits(u64);
 
 impl HandleBits {
+    /// The words of plain whole pages are below this.
+    pub(crate) const WHOLE_BELOW: u64 = (NOT_WHOLE as u64) << 32;
+
     #[inline(always)]
     pub(crate) fn new(page: PageIdx, frag_bits: FragBits) -> Self {
         Self(u64::from(frag_bits.0) << 32 | u64::from(page.0))

@@ -8,8 +8,9 @@
 // UNSAFETY: the bytes of a buffer are reached by address.
 #![expect(unsafe_code)]
 
+use std::hint::assert_unchecked;
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -204,32 +205,26 @@ impl PageBuf {
 
     /// Address and length of the bytes for the packet.
     #[inline(always)]
-    fn packet_place(&self) -> Option<(NonNull<u8>, usize)> {
-        let (start, len) = match self.bits.is_whole() {
-            true => {
-                let (page, geometry) = (self.bits.bits(), &self.pool.geometry);
-                let start = geometry.base_page.times(page) as usize + geometry.colour_of(page) as usize;
-                (start, self.pool.readable_len as usize)
-            }
-            false => self.rare_packet_place(),
+    pub(crate) fn packet_place(&self) -> Option<(NonNull<u8>, usize)> {
+        let (pool, word) = (&*self.pool, self.bits.bits());
+        let after_headroom = || pool.packet_base + pool.geometry.base_page.times(word) as usize;
+        let (start, len) = if word < pool.colourless_below {
+            (after_headroom(), pool.packet_len as usize)
+        } else if word < pool.readable_below {
+            (after_headroom() + pool.geometry.colour_of(word) as usize, pool.packet_len as usize)
+        } else {
+            self.rare_packet_place()?
         };
-        if len == 0 {
-            return None;
-        }
-        let at = self.pool.packet_base.wrapping_add(start);
-        // SAFETY: `len` is not 0, so the memory is readable. `packet_base` has the headroom that `start` lacks.
-        let at = unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) };
-        Some((at, len))
+        // SAFETY: the memory is readable: a limit is not 0, or `as_ptr` found it so.
+        unsafe { assert_unchecked(start != 0) };
+        Some((NonNull::new(with_exposed_provenance_mut(start))?, len))
     }
 
-    /// The packet's offset in the area less the headroom (`packet_base` has it), and its length (0 if the CPU
-    /// cannot read the memory). A function of its own, to keep `packet` short.
+    /// The same for any buffer. A function of its own, to keep `packet` short.
     #[cold]
     #[inline(never)]
-    fn rare_packet_place(&self) -> (usize, usize) {
-        let start = self.start() as usize + self.packet_offset();
-        let len = if self.pool.base == 0 { 0 } else { self.packet_capacity() };
-        (start.wrapping_sub(self.pool.geometry.headroom as usize), len)
+    fn rare_packet_place(&self) -> Option<(usize, usize)> {
+        Some((self.as_ptr()?.addr() + self.packet_offset(), self.packet_capacity()))
     }
 
     /// The device address of the first byte in the pool's first domain. `None` without domains, and after the

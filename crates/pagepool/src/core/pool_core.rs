@@ -64,16 +64,20 @@ pub(crate) struct PoolCore {
     pub(crate) base: usize,
     /// `base` plus the headroom.
     pub(crate) packet_base: usize,
-    pub(crate) meta: *const PageMeta,
+    /// As `readable_below`; 0 also if pages have colours.
+    pub(crate) colourless_below: u64,
     pub(crate) id: u32,
     /// `id` if the remote return of a plain page needs only its message: no sync, and fences are free.
     /// Otherwise a value that no pool has as its id.
     pub(crate) message_only_id: u32,
     /// Where threads cache their lane to this pool.
     pub(crate) lane_place: LanePlace,
-    /// `max_len`; 0 for memory that the CPU cannot read.
-    pub(crate) readable_len: u32,
+    /// `max_len`, in the first line.
+    pub(crate) packet_len: u32,
     pub(crate) geometry: Geometry,
+    pub(crate) meta: *const PageMeta,
+    /// Words of handles below this are pages whose packets the CPU can read. One compare tells.
+    pub(crate) readable_below: u64,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
     /// The number that `lane_place` contains.

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32 as PlainU32;
 use std::sync::{Arc, Weak};
 
+use crate::buf::handle_bits::HandleBits;
 use crate::core::end_watch::EndWatch;
 use crate::core::geometry::{Geometry, PoolSizes};
 use crate::core::pool_core::{NO_REQUEST, NO_REQUEST_BUT_TRACKS, OwnerState, PoolCore, PoolPtr, ReturnState};
@@ -120,17 +121,20 @@ fn assemble(
     let needs_work_on_return = !syncing.is_empty() || holders.is_some();
     let message_is_all = !needs_work_on_return && (cfg!(loom) || fences_are_free());
     let message_only_id = if message_is_all { id } else { NO_POOL };
+    let readable_below = if area.base().is_some() { HandleBits::WHOLE_BELOW } else { 0 };
     // One expression, because the core contains the cache, and each function on the way would copy it.
     let make = |count: &Weak<_>| PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
         packet_base: area.base + geometry.headroom as usize,
-        meta: area.records(),
+        colourless_below: if geometry.colour_mask == 0 { readable_below } else { 0 },
         id,
         message_only_id,
         lane_place: place_of(short_name.name()),
-        readable_len: if area.base().is_some() { geometry.max_len } else { 0 },
+        packet_len: geometry.max_len,
         geometry,
+        meta: area.records(),
+        readable_below,
         area_id: area.id(),
         short_name,
         overflowed: Default::default(),

@@ -112,12 +112,8 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
             }
             assert_eq!(pool.alloc_batch_into(&mut held[0], BURST), BURST, "the arena has more pages");
             if TOUCH {
-                held[0]
-                    .packets_mut()
-                    .into_iter()
-                    .flatten()
-                    .zip(0..)
-                    .for_each(|(packet, at)| touch::write(Some(packet), at));
+                let packets = held[0].packets_mut().expect("the CPU reads the arena").zip(0..);
+                packets.for_each(|(packet, at)| touch::write(Some(packet), at));
             }
             full_tx.push(&mut held);
         }
@@ -129,7 +125,7 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
                 spin_loop();
             }
             if TOUCH {
-                let packets = done[0].packets_mut().into_iter().flatten();
+                let packets = done[0].packets_mut().expect("the CPU reads the arena");
                 black_box(packets.map(|packet| touch::read(Some(packet))).fold(0, u64::wrapping_add));
             }
             done[0].put();
