@@ -57,16 +57,17 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
  * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads,
  * pagepool_buf_put and pagepool_buf_data run without a call. All make the same checks as the library, and
- * call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
- * must not use names that end in an underscore.
+ * call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs must not use names
+ * that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Before main, each compiled file checks
  * once that the library has this layout; if not, every call goes to the library.
  *
  * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
  * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
- * kept pool proves that the thread owns it. The library also keeps, per thread, a pool that the thread
- * uses but does not own. Each call compares the kept token with the pool's, because that pool may have ended.
+ * kept pool proves that the thread owns it. The library also keeps, per thread, a pool to which the thread
+ * returns buffers but which it does not own. A return compares the kept token with the pool's, because that
+ * pool may have ended.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -100,15 +101,18 @@ struct pagepool_view_ {
     uint32_t away __attribute__((aligned(128)));
 };
 
+/* `outs` and `memory` are the addresses that place 0 would have. `base_page` is 0 unless the row is of pages
+ * that the CPU can read. */
 struct pagepool_row_ {
     struct pagepool_view_ *view;
     uint64_t kind;
-    const uint64_t *outs;
+    uint64_t outs;
     uint64_t rest;
-};
+    uint64_t memory, base_page;
+} __attribute__((aligned(64)));
 
-/* A pool that a thread uses but does not own. The library has such a record per thread, and only that thread
- * uses it. */
+/* A pool to which a thread returns buffers but which it does not own. The library has such a record per
+ * thread, and only that thread uses it. */
 struct pagepool_elsewhere_ {
     uint32_t base, pages;
     uint64_t *outs;
@@ -116,7 +120,6 @@ struct pagepool_elsewhere_ {
     uint64_t token;
     const struct pagepool_hand_ *hand;
     struct pagepool_lane_ *lane;
-    uint64_t memory, readable, base_page;
     int (*after_sending)(void *buf);
 };
 
@@ -165,7 +168,7 @@ PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &
 /* This thread's record of a pool that it does not own, or a record of no pool. */
 extern PAGEPOOL_ONCE_ struct pagepool_elsewhere_ pagepool_nowhere_;
 PAGEPOOL_ONCE_ struct pagepool_elsewhere_ pagepool_nowhere_ = {
-    0, 0, NULL, &pagepool_no_view_, 0, NULL, NULL, 0, 0, 0, NULL};
+    0, 0, NULL, &pagepool_no_view_, 0, NULL, NULL, NULL};
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread const struct pagepool_elsewhere_ *pagepool_there_ = &pagepool_nowhere_;
 /* How many buffers of other pools this thread met. */
@@ -177,10 +180,18 @@ PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 
 /* The library's tables; NULL before pagepool_start_, and if the library has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
+/* The directory's rows, and the mask of their offsets. Without the tables, a row that finds no page. */
+PAGEPOOL_UNUSED_ static const struct pagepool_row_ pagepool_no_row_ = {NULL, 0, 0, 0, 0, 0};
+PAGEPOOL_UNUSED_ static const void *pagepool_rows_ = &pagepool_no_row_;
+PAGEPOOL_UNUSED_ static uint32_t pagepool_row_mask_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
     pagepool_tables_ = pagepool_inline_tables(0x@LAYOUT@);
+    if (pagepool_tables_ != NULL) {
+        pagepool_rows_ = pagepool_tables_->directory;
+        pagepool_row_mask_ = 0xffff * sizeof(struct pagepool_row_);
+    }
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -281,19 +292,10 @@ PAGEPOOL_FAST_ uint32_t pagepool_page_(uint32_t base, uint64_t token)
     return far >> 4 | far << 28;
 }
 
-/* Whether the kept pool still exists. If so, no other pool uses its words, and the addresses of its buffers
- * that are out are valid. */
+/* Whether the kept pool still exists. If so, no other pool uses its words. */
 PAGEPOOL_FAST_ int pagepool_is_there_(const struct pagepool_elsewhere_ *there)
 {
     return __atomic_load_n(&there->view->token, __ATOMIC_ACQUIRE) == there->token;
-}
-
-/* Keeps the pool of every 17th such buffer, not of each: a thread may return to several pools in turn. An odd
- * number, because buffers may come in pairs of which the library keeps the pool of one only. */
-PAGEPOOL_FAST_ void pagepool_look_away_(struct pagepool_buf *buf)
-{
-    if (++pagepool_missed_ % 17 == 0)
-        pagepool_there_ = (const struct pagepool_elsewhere_ *)pagepool_tables_->note_away(buf);
 }
 
 /* Returns a buffer in all other cases, also before the tables are known. */
@@ -304,7 +306,11 @@ PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
         const struct pagepool_view_ *view =
             ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
         if (view == NULL || view->owner != pagepool_me_()) {
-            pagepool_look_away_(buf);
+            /* Keeps the pool of every 17th such buffer, not of each: a thread may return to several pools in
+             * turn. An odd number, because buffers may come in pairs of which the library keeps the pool of
+             * one only. */
+            if (++pagepool_missed_ % 17 == 0)
+                pagepool_there_ = (const struct pagepool_elsewhere_ *)pagepool_tables_->note_away(buf);
             return pagepool_tables_->put_away(buf);
         }
     }
@@ -334,8 +340,7 @@ PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
     uint64_t token = pagepool_number_(buf);
     const struct pagepool_elsewhere_ *there = pagepool_there_;
     uint32_t page = pagepool_page_(there->base, token);
-    if (PAGEPOOL_LIKELY_(page < there->pages && pagepool_is_there_(there) &&
-                         __atomic_load_n(&there->view->owner, __ATOMIC_RELAXED) != pagepool_me_())) {
+    if (PAGEPOOL_LIKELY_(page < there->pages && pagepool_is_there_(there))) {
         struct pagepool_lane_ *lane = there->lane;
         uint64_t *out = &there->outs[page];
         if (PAGEPOOL_LIKELY_(there->hand->lanes != 0 && lane->next != lane->until &&
@@ -346,48 +351,6 @@ PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
         }
     }
     return pagepool_put_other_(buf);
-}
-
-/* An address, for a thread that may be the owner and used another pool last. */
-PAGEPOOL_SLOW_ void *pagepool_data_seen_(void *data, struct pagepool_view_ *view, struct pagepool_buf *buf)
-{
-    if (view->owner == pagepool_me_())
-        pagepool_look_here_(view);
-    else
-        pagepool_look_away_(buf);
-    return data;
-}
-
-/* Finds an address in all other cases: that of a plain page without the library. */
-PAGEPOOL_SLOW_ void *pagepool_data_other_(struct pagepool_buf *buf)
-{
-    uint64_t token = pagepool_number_(buf);
-    if (PAGEPOOL_LIKELY_(pagepool_tables_ != NULL && (token & 15) == 1)) {
-        const struct pagepool_row_ *row =
-            (const struct pagepool_row_ *)pagepool_tables_->directory + ((uint32_t)token >> 16);
-        if (PAGEPOOL_LIKELY_(__atomic_load_n(&row->kind, __ATOMIC_ACQUIRE) == 1 &&
-                             __atomic_load_n(&row->outs[token >> 4 & 4095], __ATOMIC_RELAXED) == token)) {
-            struct pagepool_view_ *view = row->view;
-            uint64_t page = pagepool_page_(view->base, token);
-            if (PAGEPOOL_LIKELY_(page < view->readable)) {
-                void *data = pagepool_pointer_(view->memory + page * view->base_page);
-                return pagepool_data_seen_(data, view, buf);
-            }
-        }
-    }
-    return pagepool_buf_data(buf);
-}
-
-/* Most likely finds the address of a plain page on a thread that is not the owner. */
-PAGEPOOL_SLOW_ void *pagepool_data_slow_(struct pagepool_buf *buf)
-{
-    uint64_t token = pagepool_number_(buf);
-    const struct pagepool_elsewhere_ *there = pagepool_there_;
-    uint64_t page = pagepool_page_(there->base, token);
-    if (PAGEPOOL_LIKELY_(page < there->readable && pagepool_is_there_(there) &&
-                         __atomic_load_n(&there->outs[page], __ATOMIC_RELAXED) == token))
-        return pagepool_pointer_(there->memory + page * there->base_page);
-    return pagepool_data_other_(buf);
 }
 
 PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
@@ -461,17 +424,18 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     return pagepool_put_slow_(buf);
 }
 
-/* The calling thread owns this pool, so its view is valid. If the out word is the life of a token that was
- * given out, the page is out as a plain page, which has no offset. */
+/* Any thread may look up any token: rows and words are never freed. If the out word is the life of a token
+ * that was given out, its pool exists, and the page is out as a plain page, which has no offset. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    struct pagepool_view_ *view = pagepool_here_;
-    uint64_t page = pagepool_page_(view->base, token);
-    if (PAGEPOOL_LIKELY_(page < view->readable &&
-                         __atomic_load_n(&view->outs[page], __ATOMIC_RELAXED) == token))
-        return pagepool_pointer_(view->memory + page * view->base_page);
-    return pagepool_data_slow_(buf);
+    uint64_t at = pagepool_number_(pagepool_rows_) + ((uint32_t)token >> 10 & pagepool_row_mask_);
+    const struct pagepool_row_ *row = (const struct pagepool_row_ *)pagepool_pointer_(at);
+    uint64_t place = (uint32_t)token >> 4;
+    const uint64_t *outs = (const uint64_t *)pagepool_pointer_(row->outs);
+    if (PAGEPOOL_LIKELY_(row->base_page != 0 && __atomic_load_n(&outs[place], __ATOMIC_RELAXED) == token))
+        return pagepool_pointer_(row->memory + place * row->base_page);
+    return pagepool_buf_data(buf);
 }
 
 /* ---- The fast paths in bulk: up to 64 at a time ---- */

@@ -155,7 +155,7 @@ pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;
 pub use publication::{Publication, publish, sign_of_life};
 pub use recycle::guard::Guard;
-pub use recycle::lives::{LifeTable, LifeWords, MayHaveRefs, NEXT_LIFE, PageLife, next_life};
+pub use recycle::lives::{LifeTable, LifeWords, MayHaveRefs, NEXT_LIFE, PageLife, next_life, with_refs};
 pub use recycle::no_direct_recycle::NoDirectRecycle;
 pub use recycle::thread::prepare_thread;
 pub use remedy::remedy;

@@ -18,6 +18,7 @@ use crate::error::{CallError, CallResult};
 use crate::handles::bound_pools;
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::slots::{self, Half, PoolLife, turn};
+use crate::handles::there;
 use crate::handles::thread::me;
 use crate::handles::token::Token;
 use crate::handles::view::PoolView;
@@ -83,6 +84,7 @@ fn keep(view: &PoolView, bound: Bound) {
 fn install(view: &'static PoolView, bound: Bound) {
     keep(view, bound);
     view.guard.bind(plain_room(view));
+    there::forget(view);
     view.owner.store(me(), Release);
     view.set_hint();
 }

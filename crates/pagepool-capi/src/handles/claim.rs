@@ -18,7 +18,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{LifeLane, MayHaveRefs, PageBuf, PageLife, Sent};
+use ::pagepool::{LifeLane, MayHaveRefs, PageBuf, PageLife, Sent, with_refs};
 
 use crate::error::{CallError, CallResult, status};
 use crate::handles::directory::{self, DirectoryRow, entry};
@@ -172,7 +172,7 @@ fn send_first(row: &DirectoryRow, token: Token) -> bool {
 
 /// Repairs the out word of a plain page that is out in this life.
 fn repair(page: PageLife, life: u64) {
-    if page.is_out(life) && page.out.load(Relaxed) != life - 1 {
+    if page.is_out(life) && page.out.load(Relaxed) != with_refs(life) {
         page.out.store(life, Relaxed);
     }
 }
@@ -364,7 +364,7 @@ fn refs_now(page: PageLife, life: u64) -> Option<MayHaveRefs> {
     if out == life {
         return Some(MayHaveRefs(false));
     }
-    page.is_out(life).then_some(MayHaveRefs(out == life - 1))
+    page.is_out(life).then_some(MayHaveRefs(out == with_refs(life)))
 }
 
 #[cfg(test)]

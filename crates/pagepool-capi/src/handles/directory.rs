@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ::pagepool::{PageLife, lasting_zeroes};
+use ::pagepool::{PageLife, lasting_zeroes, with_refs};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::life_word::LifeWord;
@@ -36,15 +36,20 @@ pub(crate) struct FragEntry {
     pub(crate) page: AtomicU64,
 }
 
-/// The directory's row for 4096 places. Unused while `kind` is 0.
-#[repr(C, align(32))]
+/// The directory's row for 4096 places. Unused while `kind` is 0. Addresses are those that place 0 would have,
+/// so places need no mask; all rows of a range have the same.
+#[repr(C, align(64))]
 pub(crate) struct DirectoryRow {
     pub(crate) view: AtomicPtr<PoolView>,
     pub(crate) kind: AtomicU64,
-    /// This row's out words of pages, or entries of fragments.
+    /// Out words of pages, or entries of fragments.
     pub(crate) words: AtomicPtr<u8>,
-    /// This row's lives of pages.
+    /// Lives of pages.
     lives: AtomicPtr<AtomicU64>,
+    /// Pages, for the CPU.
+    pub(crate) memory: AtomicU64,
+    /// Bytes of a base page; 0 unless the row is of pages that the CPU can read.
+    pub(crate) base_page: AtomicU64,
 }
 
 pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
@@ -53,6 +58,8 @@ pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
         kind: AtomicU64::new(0),
         words: AtomicPtr::new(ptr::null_mut()),
         lives: AtomicPtr::new(ptr::null_mut()),
+        memory: AtomicU64::new(0),
+        base_page: AtomicU64::new(0),
     }
 }; ROWS];
 
@@ -131,6 +138,15 @@ impl PlaceRange {
         self.outs().wrapping_add(((self.count as usize) << ROW_SHIFT) + SKEW)
     }
 
+    /// Stores where the pages are; `memory` is 0 if the CPU cannot read them.
+    pub(crate) fn set_memory(&self, memory: u64, base_page: u64) {
+        let of_place_0 = memory.wrapping_sub(u64::from(self.first_place()) * base_page);
+        for row in self.rows() {
+            row.memory.store(of_place_0, Relaxed);
+            row.base_page.store(if memory == 0 { 0 } else { base_page }, Relaxed);
+        }
+    }
+
     /// The first place, as tokens have it.
     pub(crate) fn first_place(&self) -> u32 {
         self.first << ROW_SHIFT
@@ -157,9 +173,15 @@ impl PlaceAllocator {
         let bytes = ((count as usize * each * tables) << ROW_SHIFT) + SKEW * each;
         let words = lasting_zeroes(bytes.max(each)).map_err(|_| CallError::NO_MEMORY)?.as_ptr();
         let rows = PlaceRange { kind, first, count, words };
-        for (at, row) in rows.rows().iter().enumerate() {
-            row.words.store(words.wrapping_add((at * each) << ROW_SHIFT), Relaxed);
-            row.lives.store(rows.lives().wrapping_add(at << ROW_SHIFT), Relaxed);
+        let places = (first as usize) << ROW_SHIFT;
+        for row in rows.rows() {
+            row.words.store(words.wrapping_sub(places * each), Relaxed);
+            row.lives.store(rows.lives().wrapping_sub(places), Relaxed);
+        }
+        if first == 0 && kind == HandleKind::Page {
+            // Not 0, which NULL would match before the first page's first life.
+            // SAFETY: the words were just made, at least one.
+            unsafe { &*words.cast::<AtomicU64>() }.store(with_refs(0), Relaxed);
         }
         self.made = made as u32;
         Ok(rows)
@@ -169,10 +191,9 @@ impl PlaceAllocator {
 /// The entry of a place that is or was a fragment's.
 pub(crate) fn entry(place: u32) -> &'static FragEntry {
     let words = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].words.load(Relaxed).cast::<FragEntry>();
-    // SAFETY: rows of fragments have an entry for every place, and callers pass such a place.
-    let entry = unsafe { words.add((place & IN_ROW) as usize) };
-    // SAFETY: entries are atomics and never freed.
-    unsafe { &*entry }
+    // SAFETY: rows of fragments have an entry for every place, and callers pass such a place. Entries are
+    // atomics and never freed.
+    unsafe { &*words.wrapping_add(place as usize) }
 }
 
 /// The link of a free entry: the next free place plus one, or 0.
@@ -214,10 +235,8 @@ impl DirectoryRow {
 /// These are the words of a row, one for every place.
 #[inline(always)]
 unsafe fn word_of(words: *mut AtomicU64, token: Token) -> &'static AtomicU64 {
-    // SAFETY: the caller's promise.
-    let word = unsafe { words.add((token.place() & IN_ROW) as usize) };
-    // SAFETY: words are atomics and never freed.
-    unsafe { &*word }
+    // SAFETY: the caller's promise. Words are atomics and never freed.
+    unsafe { &*words.wrapping_add(token.place() as usize) }
 }
 
 /// The row of a buffer's token. The token may be of an earlier life.

@@ -183,6 +183,7 @@ fn describe(view: &PoolView, pool: &PoolRef, words: PlaceRange, order: u8) {
     let base_page = pool.area().page_size() as u64;
     view.base_page.store(base_page, Relaxed);
     view.page_size.store(base_page << order, Relaxed);
+    words.set_memory(memory, base_page);
     view.away.returned_frags.store(0, Relaxed);
 }
 

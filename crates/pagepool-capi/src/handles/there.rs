@@ -1,7 +1,7 @@
 //! A pool that a thread uses but does not own, for the inline functions of `pagepool.h`.
 //!
-//! What   one record per thread. With it the inline functions return buffers, and find their addresses,
-//!        without a call. Each program and shared object keeps its address.
+//! What   one record per thread. With it the inline functions return buffers without a call. Each program and
+//!        shared object keeps its address.
 //! Who    only the thread itself: the library writes it, the inline functions read it.
 //! Stale  a record may outlive its pool. So its readers compare `token` with that of the view, before they
 //!        look at the out word of a page. The view's token changes before another pool gets the places, whose
@@ -42,9 +42,6 @@ pub(crate) struct There {
     pub(crate) token: u64,
     pub(crate) hand: *const c_void,
     pub(crate) lane: *const c_void,
-    pub(crate) memory: u64,
-    pub(crate) readable: u64,
-    pub(crate) base_page: u64,
     /// For a message that was just sent through a lane with a flag raised: wakes the owner or, if the pool
     /// has ended, accounts for the message. Returns 0. A field, because the caller may not know the tables yet.
     pub(crate) after_sending: extern "C" fn(buf: *mut c_void) -> c_int,
@@ -71,6 +68,13 @@ pub(crate) fn note(token: Token) {
     }
 }
 
+/// The calling thread is about to own this pool: its returns are no messages then.
+pub(crate) fn forget(view: &PoolView) {
+    if ptr::eq(THERE.get().view, view) {
+        THERE.set(There::NONE);
+    }
+}
+
 extern "C" fn after_sending(buf: *mut c_void) -> c_int {
     THERE.get().after_sending(Token::of(buf))
 }
@@ -84,9 +88,6 @@ impl There {
         token: 0,
         hand: ptr::null(),
         lane: ptr::null(),
-        memory: 0,
-        readable: 0,
-        base_page: 0,
         after_sending,
         lane_pool: 0,
     };
@@ -107,9 +108,6 @@ impl There {
             token,
             hand: LifeLane::hand(),
             lane: lane.map_or(ptr::null(), |((), lane)| lane.address()),
-            memory: view.memory.load(Relaxed),
-            readable: view.readable.load(Relaxed),
-            base_page: view.base_page.load(Relaxed),
             after_sending,
             lane_pool: key.0,
         };
@@ -177,6 +175,20 @@ mod tests {
             assert!(ended.shutdown.is_complete(), "{crowd} other pools");
             others.into_iter().for_each(|other| drop(binding::destroy(other).unwrap()));
         }
+    }
+
+    #[test]
+    fn a_thread_that_becomes_the_owner_sends_no_more() {
+        let pool = new_pool();
+        let pages = [alloc(pool), alloc(pool)];
+        binding::unbind(pool).unwrap();
+        assert_eq!(put_any(pages[0]), 0); // makes a lane
+        note(pages[1]);
+        assert!(THERE.get().pages > 0);
+        binding::bind(pool).unwrap();
+        assert_eq!(THERE.get().pages, 0);
+        assert_eq!(put_any(pages[1]), 0);
+        binding::destroy(pool).unwrap();
     }
 
     /// As if two threads had found the page out at the same moment: the other one's return ended the pool, and

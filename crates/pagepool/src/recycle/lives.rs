@@ -35,6 +35,13 @@ pub fn next_life(life: u64) -> u64 {
     life.wrapping_add(u64::from(NEXT_LIFE) << 32)
 }
 
+/// The out word of a page that may have references. It differs from the life by bit 16, which belongs to the
+/// place of the page: so a handle with this value is one of another page, with another out word.
+#[inline(always)]
+pub const fn with_refs(life: u64) -> u64 {
+    life ^ 1 << 16
+}
+
 /// The lives of a pool's pages. Zeroes are a table without pages.
 pub type LifeTable = Guard<LifeWords>;
 
@@ -44,7 +51,7 @@ pub type LifeTable = Guard<LifeWords>;
 pub struct LifeWords {
     /// The life of each page, by number; 0 before the first.
     pub lives: AtomicPtr<AtomicU64>,
-    /// The out word of each page. If bit 0 is 0, the page may have references.
+    /// The out word of each page: a life, or [`with_refs`] of one.
     pub outs: AtomicPtr<AtomicU64>,
     /// The number of pages.
     pub pages: AtomicU32,
@@ -83,7 +90,7 @@ impl PageLife {
     /// Ends the life of a buffer that is out. For the owner in a section, or with the lock.
     #[inline(always)]
     pub fn end(self, life: u64) -> Option<MayHaveRefs> {
-        let refs = MayHaveRefs(self.out.load(Relaxed) == life - 1);
+        let refs = MayHaveRefs(self.out.load(Relaxed) == with_refs(life));
         let is_out = self.is_out(life);
         if is_out {
             self.life.store(next_life(life), Relaxed);
@@ -122,7 +129,7 @@ impl PageLife {
             life => life,
         };
         self.life.store(life, Relaxed);
-        self.out.store(life - u64::from(refs), Relaxed);
+        self.out.store(if refs { with_refs(life) } else { life }, Relaxed);
         life
     }
 
@@ -130,7 +137,7 @@ impl PageLife {
     /// buffer.
     pub fn resume(self, life: u64, MayHaveRefs(refs): MayHaveRefs) {
         self.life.store(life, Release);
-        self.out.store(life - u64::from(refs), Release);
+        self.out.store(if refs { with_refs(life) } else { life }, Release);
     }
 }
 
