@@ -56,18 +56,18 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
  *
  * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
  * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads,
- * pagepool_buf_put and pagepool_buf_data run without a call. All make the same checks as the library, and
- * call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs must not use names
- * that end in an underscore.
+ * pagepool_buf_data does so, too, and pagepool_buf_put after some 17 buffers. All make the same checks as the
+ * library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs must
+ * not use names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Before main, each compiled file checks
  * once that the library has this layout; if not, every call goes to the library.
  *
  * Loads dominate the cost. So each thread keeps the address of the owned pool that it used last. The library
  * clears it when the thread stops being the owner, which happens on that thread. So a handle that matches the
- * kept pool proves that the thread owns it. The library also keeps, per thread, a pool to which the thread
- * returns buffers but which it does not own. A return compares the kept token with the pool's, because that
- * pool may have ended.
+ * kept pool proves that the thread owns it. For each thread, the library also records one pool to which the
+ * thread returns buffers and which it does not own. A return compares the recorded token with the pool's,
+ * because that pool may have ended.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && !defined(__BIONIC__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -101,7 +101,7 @@ struct pagepool_view_ {
     uint32_t away __attribute__((aligned(128)));
 };
 
-/* `outs` and `memory` are the addresses that place 0 would have. `base_page` is 0 unless the row is of pages
+/* `outs` and `memory` are the addresses that place 0 would have. `base_page` is 0 unless the row is for pages
  * that the CPU can read. */
 struct pagepool_row_ {
     struct pagepool_view_ *view;
@@ -180,7 +180,7 @@ PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread int pagepool_noted_;
 
 /* The library's tables; NULL before pagepool_start_, and if the library has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
-/* The directory's rows, and the mask of their offsets. Without the tables, a row that finds no page. */
+/* The directory's rows, and the mask of their offsets. Without the tables, one row without pages. */
 PAGEPOOL_UNUSED_ static const struct pagepool_row_ pagepool_no_row_ = {NULL, 0, 0, 0, 0, 0};
 PAGEPOOL_UNUSED_ static const void *pagepool_rows_ = &pagepool_no_row_;
 PAGEPOOL_UNUSED_ static uint32_t pagepool_row_mask_;
@@ -306,9 +306,8 @@ PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
         const struct pagepool_view_ *view =
             ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
         if (view == NULL || view->owner != pagepool_me_()) {
-            /* Keeps the pool of every 17th such buffer, not of each: a thread may return to several pools in
-             * turn. An odd number, because buffers may come in pairs of which the library keeps the pool of
-             * one only. */
+            /* Notes the pool of every 17th such buffer only: a thread may return to several pools in turn. 17
+             * is odd because buffers may come in pairs, of which the library can note only one. */
             if (++pagepool_missed_ % 17 == 0)
                 pagepool_there_ = (const struct pagepool_elsewhere_ *)pagepool_tables_->note_away(buf);
             return pagepool_tables_->put_away(buf);
@@ -424,17 +423,19 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     return pagepool_put_slow_(buf);
 }
 
-/* Any thread may look up any token: rows and words are never freed. If the out word is the life of a token
- * that was given out, its pool exists, and the page is out as a plain page, which has no offset. */
+/* Any thread may look up any number: rows and words are never freed. If the out word equals a token that was
+ * given out, the page is out in that life as a plain page, which has no offset, unless two threads returned
+ * it at the same moment. The Acquire pairs with set_memory(): a row with a size has all the rest. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
     uint64_t at = pagepool_number_(pagepool_rows_) + ((uint32_t)token >> 10 & pagepool_row_mask_);
     const struct pagepool_row_ *row = (const struct pagepool_row_ *)pagepool_pointer_(at);
     uint64_t place = (uint32_t)token >> 4;
+    uint64_t base_page = __atomic_load_n(&row->base_page, __ATOMIC_ACQUIRE);
     const uint64_t *outs = (const uint64_t *)pagepool_pointer_(row->outs);
-    if (PAGEPOOL_LIKELY_(row->base_page != 0 && __atomic_load_n(&outs[place], __ATOMIC_RELAXED) == token))
-        return pagepool_pointer_(row->memory + place * row->base_page);
+    if (PAGEPOOL_LIKELY_(base_page != 0 && __atomic_load_n(&outs[place], __ATOMIC_RELAXED) == token))
+        return pagepool_pointer_(row->memory + place * base_page);
     return pagepool_buf_data(buf);
 }
 

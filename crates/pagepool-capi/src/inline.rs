@@ -108,8 +108,8 @@ pub struct InlineC {
     note: extern "C" fn(here: *mut c_void) -> c_int,
     /// Returns a buffer as pagepool_buf_put does, on a thread that does not own its pool.
     put_away: extern "C" fn(buf: *mut c_void) -> c_int,
-    /// Keeps the pool of a buffer in the thread's record of a pool that it uses but does not own. Returns the
-    /// record, whose address never changes.
+    /// Keeps the pool of a buffer in the thread's record of a pool to which it returns buffers but which it
+    /// does not own. Returns the record, whose address never changes.
     note_away: extern "C" fn(buf: *mut c_void) -> *const c_void,
 }
 

@@ -36,8 +36,8 @@ pub(crate) struct FragEntry {
     pub(crate) page: AtomicU64,
 }
 
-/// The directory's row for 4096 places. Unused while `kind` is 0. Addresses are those that place 0 would have,
-/// so places need no mask; all rows of a range have the same.
+/// The directory's row for 4096 places. Unused while `kind` is 0. Addresses are those that place 0 would
+/// have: so places need no mask, and all rows of a range are equal.
 #[repr(C, align(64))]
 pub(crate) struct DirectoryRow {
     pub(crate) view: AtomicPtr<PoolView>,
@@ -46,9 +46,9 @@ pub(crate) struct DirectoryRow {
     pub(crate) words: AtomicPtr<u8>,
     /// Lives of pages.
     lives: AtomicPtr<AtomicU64>,
-    /// Pages, for the CPU.
+    /// The pages' CPU address.
     pub(crate) memory: AtomicU64,
-    /// Bytes of a base page; 0 unless the row is of pages that the CPU can read.
+    /// Bytes of a base page; 0 unless the row is for pages that the CPU can read.
     pub(crate) base_page: AtomicU64,
 }
 
@@ -143,7 +143,8 @@ impl PlaceRange {
         let of_place_0 = memory.wrapping_sub(u64::from(self.first_place()) * base_page);
         for row in self.rows() {
             row.memory.store(of_place_0, Relaxed);
-            row.base_page.store(if memory == 0 { 0 } else { base_page }, Relaxed);
+            let readable = if memory == 0 { 0 } else { base_page };
+            row.base_page.store(readable, Release); // pairs with pagepool_buf_data_() in inline.h
         }
     }
 
@@ -179,8 +180,8 @@ impl PlaceAllocator {
             row.lives.store(rows.lives().wrapping_sub(places), Relaxed);
         }
         if first == 0 && kind == HandleKind::Page {
-            // Not 0, which NULL would match before the first page's first life.
-            // SAFETY: the words were just made, at least one.
+            // Not 0: NULL would match it before the first page's first life.
+            // SAFETY: at least one word was just allocated.
             unsafe { &*words.cast::<AtomicU64>() }.store(with_refs(0), Relaxed);
         }
         self.made = made as u32;
@@ -214,25 +215,29 @@ impl DirectoryRow {
         unsafe { &*self.view.load(Acquire) }
     }
 
-    /// The words of a page. The row is of pages; the token may be of another row, and finds its place.
+    /// The words of a page. The row is of pages, and the token's own.
     #[inline(always)]
     pub(crate) fn page(&self, token: Token) -> PageLife {
-        // SAFETY: a row of pages has a life for every place.
+        debug_assert!(ptr::eq(self, Self::of(token)), "the words of another row");
+        // SAFETY: a row of pages has a life for every place in it.
         let life = unsafe { word_of(self.lives.load(Relaxed), token) };
         PageLife { life, out: self.outs()(token) }
     }
 
-    /// Returns a function that finds a page's out word. The row must be one of pages.
+    /// Returns a function that finds the out word of a token of this row, which must be one of pages.
     #[inline(always)]
     pub(crate) fn outs(&self) -> impl Fn(Token) -> &'static AtomicU64 {
         let outs = self.words.load(Relaxed).cast::<AtomicU64>();
-        // SAFETY: a row of pages has an out word for every place.
-        move |token| unsafe { word_of(outs, token) }
+        move |token| {
+            debug_assert!(outs == Self::of(token).words.load(Relaxed).cast(), "the words of another row");
+            // SAFETY: a row of pages has an out word for every place in it.
+            unsafe { word_of(outs, token) }
+        }
     }
 }
 
 /// # Safety
-/// These are the words of a row, one for every place.
+/// These are the words of the token's row, one for every place.
 #[inline(always)]
 unsafe fn word_of(words: *mut AtomicU64, token: Token) -> &'static AtomicU64 {
     // SAFETY: the caller's promise. Words are atomics and never freed.

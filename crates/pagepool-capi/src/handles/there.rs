@@ -1,4 +1,5 @@
-//! A pool that a thread uses but does not own, for the inline functions of `pagepool.h`.
+//! A pool to which a thread returns buffers and which it does not own, for the inline functions of
+//! `pagepool.h`.
 //!
 //! What   one record per thread. With it the inline functions return buffers without a call. Each program and
 //!        shared object keeps its address.
@@ -68,7 +69,8 @@ pub(crate) fn note(token: Token) {
     }
 }
 
-/// The calling thread is about to own this pool: its returns are no messages then.
+/// The calling thread is about to own this pool, so its returns must not be messages. In a turn of a pool
+/// without an owner they may be: the record stays.
 pub(crate) fn forget(view: &PoolView) {
     if ptr::eq(THERE.get().view, view) {
         THERE.set(There::NONE);

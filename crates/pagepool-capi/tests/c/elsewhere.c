@@ -134,8 +134,6 @@ static void put_two(void)
 #ifdef PAGEPOOL_LIKELY_ /* the inline functions are there */
     uint32_t missed = pagepool_missed_;
     CHECK(pagepool_there_->token == (uintptr_t)pool);
-    CHECK(pagepool_buf_data(bufs[SOME]) != NULL && pagepool_buf_data(bufs[SOME + 1]) != NULL);
-    CHECK(pagepool_missed_ == missed);
 #endif
     CHECK(pagepool_buf_put(bufs[SOME]) == 0 && pagepool_buf_put(bufs[SOME + 1]) == 0);
 #ifdef PAGEPOOL_LIKELY_
@@ -156,12 +154,6 @@ static void use_elsewhere(uint64_t bytes)
     return_by(read_and_put);
 }
 
-static void read_elsewhere(uint64_t bytes)
-{
-    pool = pool_of(bytes);
-    return_by(read_and_put);
-}
-
 static void end(struct pagepool *of)
 {
     open_lane();
@@ -176,8 +168,6 @@ static void pools_follow_each_other(void)
     use_elsewhere(4 << 20);
     end(pool);
     use_elsewhere(4 << 20);
-    end(pool);
-    read_elsewhere(4 << 20);
     end(pool);
     large = pool_of(64 << 20);
     use_elsewhere(4 << 20);
@@ -200,7 +190,7 @@ static void put_in_turn(void)
         CHECK(pagepool_buf_put(bufs[i]) == 0);
 #endif
     }
-    CHECK(changes <= BUFS / 8);
+    CHECK(changes <= BUFS / 16);
 }
 
 /* Every second buffer is a fragment, which the record is of no use for. */

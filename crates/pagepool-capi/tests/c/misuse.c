@@ -125,6 +125,7 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
     for (int bit = 0; bit < 64; bit++) {
         REFUSED(pagepool_buf_put(TOKEN(pagepool_buf, bits(buf) ^ 1ull << bit)));
         REFUSED((pagepool_buf_put)(TOKEN(pagepool_buf, bits(buf) ^ 1ull << bit)));
+        CHECK(pagepool_buf_data(TOKEN(pagepool_buf, bits(buf) ^ 1ull << bit)) == NULL);
         REFUSED(pagepool_unbind(TOKEN(pagepool, bits(pool) ^ 1ull << bit)));
         no_batch(TOKEN(pagepool_batch, bits(the_batch) ^ 1ull << bit));
     }

@@ -1,7 +1,9 @@
 /* `pairs HOW N`: N times per page is allocated and returned, for tests/c.rs, which counts instructions.
  * "plain", "data" and "bulk" use the inline functions, "bulk" for 32 at a time as "batch" does by calls; with
  * "data" the program takes the address of each page or packet, too. "addr" is by device address one by one,
- * "addrs" in bulk; "apart" is "addr" where each region has its own distance between offsets and addresses. */
+ * "addrs" in bulk; "apart" is "addr" where each region has its own distance between offsets and addresses.
+ * "data elsewhere" only finds an address, on a thread that does not own the pool. */
+#include <pthread.h>
 #include <string.h>
 
 #include "check.h"
@@ -96,6 +98,25 @@ static void addr_bulk_pairs(struct pagepool *pool, long n)
     }
 }
 
+static struct pagepool_buf *the_buf;
+static long times;
+
+static void *find(void *unused)
+{
+    for (long i = 0; i < times; i++)
+        look(pagepool_buf_data(the_buf));
+    return unused;
+}
+
+static void addresses_elsewhere(struct pagepool *pool, long n)
+{
+    pthread_t thread;
+    CHECK((the_buf = pagepool_alloc_page(pool)) != NULL);
+    times = n;
+    CHECK(pthread_create(&thread, NULL, find, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pagepool_buf_put(the_buf) == 0);
+}
+
 static const struct {
     const char *name;
     void (*pairs)(struct pagepool *pool, long n);
@@ -103,6 +124,7 @@ static const struct {
     {"plain", plain_pairs},         {"data", data_pairs},   {"bulk", bulk_pairs},
     {"bulk data", bulk_data_pairs}, {"batch", batch_pairs}, {"batch data", batch_data_pairs},
     {"addr", addr_pairs},           {"addrs", addr_bulk_pairs}, {"apart", addr_pairs},
+    {"data elsewhere", addresses_elsewhere},
 };
 
 static int map_apart(void *arg, const struct pagepool_region *region, uint64_t *addr)

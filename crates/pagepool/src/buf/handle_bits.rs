@@ -29,8 +29,7 @@ const _: () = assert!(NOT_WHOLE == (OFFSET_MASK + 1) << LEN_BITS, "flag, offset,
 
 impl FragBits {
     pub(crate) const WHOLE: Self = Self(0);
-    /// No fragment has these bits: none so long begins in the middle of its page. Even, because the C
-    /// interface keeps them beside tokens of pages, which are odd.
+    /// No fragment has these bits: none so long begins in the middle of its page.
     pub(crate) const MAY_HAVE_REFS: Self = Self(u32::MAX - 1);
 
     #[inline(always)]

@@ -215,12 +215,12 @@ impl PageBuf {
         } else {
             self.rare_packet_place()?
         };
-        // SAFETY: the memory is readable: a limit is not 0, or `as_ptr` found it so.
+        // SAFETY: it is an address in readable memory: `word` is below a limit, or `as_ptr` gave it.
         unsafe { assert_unchecked(start != 0) };
         Some((NonNull::new(with_exposed_provenance_mut(start))?, len))
     }
 
-    /// The same for any buffer. A function of its own, to keep `packet` short.
+    /// [`packet_place`](Self::packet_place) of any buffer. A function of its own, to keep `packet` short.
     #[cold]
     #[inline(never)]
     fn rare_packet_place(&self) -> Option<(usize, usize)> {

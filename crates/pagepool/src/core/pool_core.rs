@@ -64,7 +64,7 @@ pub(crate) struct PoolCore {
     pub(crate) base: usize,
     /// `base` plus the headroom.
     pub(crate) packet_base: usize,
-    /// As `readable_below`; 0 also if pages have colours.
+    /// As [`readable_below`](Self::readable_below), but 0 if pages have colours.
     pub(crate) colourless_below: u64,
     pub(crate) id: u32,
     /// `id` if the remote return of a plain page needs only its message: no sync, and fences are free.
@@ -72,11 +72,11 @@ pub(crate) struct PoolCore {
     pub(crate) message_only_id: u32,
     /// Where threads cache their lane to this pool.
     pub(crate) lane_place: LanePlace,
-    /// `max_len`, in the first line.
+    /// `max_len`, in this cache line.
     pub(crate) packet_len: u32,
     pub(crate) geometry: Geometry,
     pub(crate) meta: *const PageMeta,
-    /// Words of handles below this are pages whose packets the CPU can read. One compare tells.
+    /// A handle's word below this means a plain whole page that the CPU can read.
     pub(crate) readable_below: u64,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,

@@ -3,9 +3,9 @@
 //! Who    any thread. `turn` in the pool's row is a lock: the thread that changes it from 0 to 1 has the
 //!        turn. Then it checks that the pool still exists and has no owner. The row outlives both, so a late
 //!        thread finds another token, and releases the lock.
-//! Turn   the holder is the owner in every respect: it is in the row's `owner` and in the pool's own word, so
-//!        all code that compares the owner finds it, also in a callback of the call. Both are reset before
-//!        the turn ends.
+//! Turn   the holder is the owner: it is in the row's `owner` and in the pool's own word, so all code that
+//!        compares the owner finds it, also in a callback of the call. Both are reset before the turn ends.
+//!        Only an inline return in such a callback does not look, and may send a message.
 //! Quick  a call that is served from the cache, makes no callback and does not read the owner needs the lock
 //!        alone (`owner::quickly`).
 //! Pairs  `lock`: compare-and-swap, Acquire. The end: store, Release. So the next holder sees all that the
