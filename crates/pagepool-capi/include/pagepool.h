@@ -2105,7 +2105,7 @@ struct pagepool_view_ {
     uint64_t token, owner;
     uint32_t base, pages;
     struct pagepool_cache_ *cache;
-    uint64_t memory, readable, base_page;
+    uint64_t memory, base_page; /* `memory` is 0 if the CPU cannot read the pages */
     uint64_t rest[4];
     uint32_t no_owner;
     uint64_t *lives __attribute__((aligned(128)));
@@ -2163,20 +2163,20 @@ struct pagepool_lane_ {
 #endif
 
 /* The layout is part of the names that linkers see, so two versions of this header share nothing. */
-#define pagepool_no_cache_ pagepool_no_cache_3f28a640_
-#define pagepool_no_view_ pagepool_no_view_3f28a640_
-#define pagepool_here_ pagepool_here_3f28a640_
-#define pagepool_nowhere_ pagepool_nowhere_3f28a640_
-#define pagepool_there_ pagepool_there_3f28a640_
-#define pagepool_missed_ pagepool_missed_3f28a640_
-#define pagepool_noted_ pagepool_noted_3f28a640_
+#define pagepool_no_cache_ pagepool_no_cache_efc1f758_
+#define pagepool_no_view_ pagepool_no_view_efc1f758_
+#define pagepool_here_ pagepool_here_efc1f758_
+#define pagepool_nowhere_ pagepool_nowhere_efc1f758_
+#define pagepool_there_ pagepool_there_efc1f758_
+#define pagepool_missed_ pagepool_missed_efc1f758_
+#define pagepool_noted_ pagepool_noted_efc1f758_
 
 /* A view of no pool. It has no page and an empty cache, so even NULL passes none of the checks. */
 extern PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 PAGEPOOL_ONCE_ struct pagepool_cache_ pagepool_no_cache_;
 extern PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_;
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_ = {
-    0, 0, 0, 0, &pagepool_no_cache_, 0, 0, 0, {0}, 0, NULL, NULL, 0, 0, 0, 0, 0};
+    0, 0, 0, 0, &pagepool_no_cache_, 0, 0, {0}, 0, NULL, NULL, 0, 0, 0, 0, 0};
 /* The pool that this thread used last and owns. */
 extern PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_;
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_ = &pagepool_no_view_;
@@ -2202,7 +2202,7 @@ PAGEPOOL_UNUSED_ static uint32_t pagepool_row_mask_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(0x3f28a640);
+    pagepool_tables_ = pagepool_inline_tables(0xefc1f758);
     if (pagepool_tables_ != NULL) {
         pagepool_rows_ = pagepool_tables_->directory;
         pagepool_row_mask_ = 0xffff * sizeof(struct pagepool_row_);
@@ -2259,7 +2259,7 @@ PAGEPOOL_SLOW_ void pagepool_stay_here_(struct pagepool_view_ *view)
         pagepool_here_ = view;
 }
 
-/* Keeps a pool as the one that the calling thread used last, if it owns it. Requires the tables. */
+/* Keeps a pool as the one that the calling thread used last, if it owns it. NULL without the tables. */
 PAGEPOOL_FAST_ void pagepool_look_here_(struct pagepool_view_ *view)
 {
     if (view != NULL && view->owner == pagepool_me_() && view->no_owner == 0)
@@ -2275,14 +2275,6 @@ PAGEPOOL_FAST_ void pagepool_look_at_(const struct pagepool *pool)
         pagepool_look_here_((struct pagepool_view_ *)pagepool_pointer_(views) +
                             (token >> 4 & pagepool_tables_->view_mask));
     }
-}
-
-/* Keeps the pool of a buffer as the last one, if the calling thread owns it. */
-PAGEPOOL_FAST_ void pagepool_look_behind_(const struct pagepool_buf *buf)
-{
-    uint32_t token = (uint32_t)pagepool_number_(buf);
-    if (pagepool_tables_ != NULL)
-        pagepool_look_here_(((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view);
 }
 
 /* All other cases. Calls that allocate stay in the program's own function, into which all of this is inlined,
@@ -2313,13 +2305,18 @@ PAGEPOOL_FAST_ int pagepool_is_there_(const struct pagepool_elsewhere_ *there)
     return __atomic_load_n(&there->view->token, __ATOMIC_ACQUIRE) == there->token;
 }
 
+/* The directory's row of any number; rows are never freed. */
+PAGEPOOL_FAST_ const struct pagepool_row_ *pagepool_row_of_(uint64_t token)
+{
+    uint64_t at = pagepool_number_(pagepool_rows_) + ((uint32_t)token >> 10 & pagepool_row_mask_);
+    return (const struct pagepool_row_ *)pagepool_pointer_(at);
+}
+
 /* Returns a buffer in all other cases, also before the tables are known. */
 PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
 {
-    uint32_t token = (uint32_t)pagepool_number_(buf);
     if (pagepool_tables_ != NULL) {
-        const struct pagepool_view_ *view =
-            ((const struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
+        struct pagepool_view_ *view = pagepool_row_of_(pagepool_number_(buf))->view;
         if (view == NULL || view->owner != pagepool_me_()) {
             /* Notes the pool of every 17th such buffer only: a thread may return to several pools in turn. 17
              * is odd because buffers may come in pairs, of which the library can note only one. */
@@ -2327,8 +2324,8 @@ PAGEPOOL_SLOW_ int pagepool_put_other_(struct pagepool_buf *buf)
                 pagepool_there_ = (const struct pagepool_elsewhere_ *)pagepool_tables_->note_away(buf);
             return pagepool_tables_->put_away(buf);
         }
+        pagepool_look_here_(view);
     }
-    pagepool_look_behind_(buf);
     return pagepool_buf_put(buf);
 }
 
@@ -2438,14 +2435,13 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     return pagepool_put_slow_(buf);
 }
 
-/* Any thread may look up any number: rows and words are never freed. If the out word equals a token that was
- * given out, the page is out in that life as a plain page, which has no offset, unless two threads returned
- * it at the same moment. The Acquire pairs with set_memory(): a row with a size has all the rest. */
+/* If the out word equals a token that was given out, the page is out in that life as a plain page, which has
+ * no offset, unless two threads returned it at the same moment. Words are never freed. The Acquire pairs with
+ * set_memory(): a row with a size has all the rest. */
 PAGEPOOL_FAST_ void *pagepool_buf_data_(struct pagepool_buf *buf)
 {
     uint64_t token = pagepool_number_(buf);
-    uint64_t at = pagepool_number_(pagepool_rows_) + ((uint32_t)token >> 10 & pagepool_row_mask_);
-    const struct pagepool_row_ *row = (const struct pagepool_row_ *)pagepool_pointer_(at);
+    const struct pagepool_row_ *row = pagepool_row_of_(token);
     uint64_t place = (uint32_t)token >> 4;
     uint64_t base_page = __atomic_load_n(&row->base_page, __ATOMIC_ACQUIRE);
     const uint64_t *outs = (const uint64_t *)pagepool_pointer_(row->outs);
@@ -2507,7 +2503,7 @@ PAGEPOOL_UNUSED_ static inline int pagepool_took_data_(struct pagepool *pool, st
     void **data, size_t n)
 {
     struct pagepool_view_ *view = pagepool_here_;
-    if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && view->readable != 0 && bufs != NULL &&
+    if (PAGEPOOL_LIKELY_(pagepool_has_(view, pool, n) && view->memory != 0 && bufs != NULL &&
                          data != NULL && pagepool_take_(view, bufs, data, n)))
         return 1;
     pagepool_look_at_(pool);
@@ -2568,7 +2564,7 @@ PAGEPOOL_UNUSED_ static inline int pagepool_buf_put_bulk_(struct pagepool_buf *c
         if (PAGEPOOL_LIKELY_(done == n))
             return 0;
     }
-    pagepool_look_behind_(bufs[done]);
+    pagepool_look_here_(pagepool_row_of_(pagepool_number_(bufs[done]))->view);
     return pagepool_buf_put_bulk(bufs + done, n - done);
 }
 

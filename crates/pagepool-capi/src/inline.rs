@@ -51,7 +51,6 @@ pub const KNOWN: &[(&str, usize)] = &[
     ("offsetof(struct pagepool_view_, pages)", offset_of!(PoolView, pages)),
     ("offsetof(struct pagepool_view_, cache)", offset_of!(PoolView, cache)),
     ("offsetof(struct pagepool_view_, memory)", offset_of!(PoolView, memory)),
-    ("offsetof(struct pagepool_view_, readable)", offset_of!(PoolView, readable)),
     ("offsetof(struct pagepool_view_, base_page)", offset_of!(PoolView, base_page)),
     ("offsetof(struct pagepool_view_, no_owner)", offset_of!(PoolView, no_owner)),
     (

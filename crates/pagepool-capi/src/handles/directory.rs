@@ -1,4 +1,4 @@
-//! The directory: from the place in a token to its pool and to the words that know the buffer's life.
+//! The directory: from the place in a token to its pool, its memory, and the words that know the buffer's life.
 //!
 //! What   two words per page of a pool, found by the page's number: see `LifeTable`. One [`FragEntry`] per
 //!        fragment that is out. A directory finds the pool and the entries by the token's place, 4096 places

@@ -178,7 +178,6 @@ fn describe(view: &PoolView, pool: &PoolRef, words: PlaceRange, order: u8) {
     view.base.store(words.first_place() << KIND_BITS | HandleKind::Page as u32, Relaxed);
     view.pages.store(pages, Relaxed);
     view.memory.store(memory, Relaxed);
-    view.readable.store(if memory == 0 { 0 } else { u64::from(pages) }, Relaxed);
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(pool.clone()))), Relaxed);
     let base_page = pool.area().page_size() as u64;
     view.base_page.store(base_page, Relaxed);

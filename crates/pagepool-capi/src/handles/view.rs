@@ -50,10 +50,8 @@ pub(crate) struct PoolView {
     pub(crate) pages: AtomicU32,
     /// The owner's cache: its head, followed by page numbers.
     pub(crate) cache: AtomicPtr<CacheHead>,
-    /// The address of page 0 for the CPU.
+    /// The address of page 0 for the CPU; 0 if it cannot read the pages.
     pub(crate) memory: AtomicU64,
-    /// How many pages' bytes the CPU can read: all, or none.
-    pub(crate) readable: AtomicU64,
     /// Bytes of a base page.
     pub(crate) base_page: AtomicU64,
     /// With what a thread finds its lane to the pool, or [`NO_LANE`].

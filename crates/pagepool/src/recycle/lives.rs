@@ -42,6 +42,12 @@ pub const fn with_refs(life: u64) -> u64 {
     life ^ 1 << 16
 }
 
+/// The out word of a page that is out in this life.
+#[inline(always)]
+fn out_word(life: u64, MayHaveRefs(refs): MayHaveRefs) -> u64 {
+    if refs { with_refs(life) } else { life }
+}
+
 /// The lives of a pool's pages. Zeroes are a table without pages.
 pub type LifeTable = Guard<LifeWords>;
 
@@ -123,21 +129,21 @@ impl PageLife {
 
     /// Begins the life of a buffer, for the thread that has it; `first` gives a page's first life. A plain
     /// page that was out before needs only its life.
-    pub fn begin(self, MayHaveRefs(refs): MayHaveRefs, first: impl FnOnce() -> u64) -> u64 {
+    pub fn begin(self, refs: MayHaveRefs, first: impl FnOnce() -> u64) -> u64 {
         let life = match self.life.load(Relaxed) {
             0 => first(),
             life => life,
         };
         self.life.store(life, Relaxed);
-        self.out.store(if refs { with_refs(life) } else { life }, Relaxed);
+        self.out.store(out_word(life, refs), Relaxed);
         life
     }
 
     /// Makes the ended life that has this buffer current again, for the thread that ended it and has the
     /// buffer.
-    pub fn resume(self, life: u64, MayHaveRefs(refs): MayHaveRefs) {
+    pub fn resume(self, life: u64, refs: MayHaveRefs) {
         self.life.store(life, Release);
-        self.out.store(if refs { with_refs(life) } else { life }, Release);
+        self.out.store(out_word(life, refs), Release);
     }
 }
 

@@ -187,7 +187,7 @@ unsafe extern "C" fn alloc_bulk_data(
     let pool = Token::of(pool);
     let view = slots::view_of(pool);
     let places = || {
-        if view.is_mine() && view.token.load(Relaxed) == pool.0 && view.readable.load(Relaxed) == 0 {
+        if view.is_mine() && view.token.load(Relaxed) == pool.0 && view.memory.load(Relaxed) == 0 {
             return Err(CallError::UNREADABLE);
         }
         // SAFETY: the caller gave room for `n`, or NULL; a handle is a token.
