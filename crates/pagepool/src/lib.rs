@@ -150,6 +150,7 @@ pub use pool::ffi::{CacheHead, LifeLane, Sent, lasting_zeroes};
 pub use pool::params::{Holders, OnBusy, PoolParams};
 pub use pool::pool_ref::PoolRef;
 pub use pool::shutdown::{Shutdown, ShutdownReport};
+pub use pool::sink::Sink;
 pub use pool::unbound::Pool;
 pub use pool::use_counts::UseCounts;
 pub use probes::PoolProbe;

@@ -155,9 +155,9 @@ fn an_empty_batch_belongs_to_no_pool() {
     batch.put();
     drop(first);
     let second = Pool::new(PoolParams::default(), arena(1)).unwrap().bind();
-    assert_eq!(second.alloc_batch_into(&mut batch, 4), 4);
+    assert_eq!(second.alloc_bulk(&mut batch, 4), 4);
     let third = Pool::new(PoolParams::default(), arena(1)).unwrap().bind();
-    assert_eq!(third.alloc_batch_into(&mut batch, 4), 0, "it has the second's pages");
+    assert_eq!(third.alloc_bulk(&mut batch, 4), 0, "it has the second's pages");
     assert!(batch.push(third.alloc_page().unwrap()).is_err());
 }
 

@@ -34,9 +34,9 @@ const OUT: [(&str, usize, Out); 9] = [
         let mut batch = pool.alloc_batch(30);
         std::iter::from_fn(|| batch.pop()).collect()
     }),
-    ("alloc_batch_into", 30, |pool| {
+    ("alloc_bulk, a batch", 30, |pool| {
         let mut batch = Batch::new();
-        assert_eq!(pool.alloc_batch_into(&mut batch, 30), 30);
+        assert_eq!(pool.alloc_bulk(&mut batch, 30), 30);
         std::iter::from_fn(|| batch.pop()).collect()
     }),
     ("alloc_addr_bulk", 20, |pool| {

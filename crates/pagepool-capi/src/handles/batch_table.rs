@@ -174,7 +174,7 @@ impl BatchEntry {
     pub(crate) fn alloc(&mut self, owned: &OwnerCall<'_>, n: usize, caller: Caller) -> CallResult<usize> {
         self.check_pool(owned.view)?;
         self.view = Some(owned.view);
-        Ok(owned.alloc_for(caller, |bound| bound.alloc_batch_into(&mut self.batch, n)))
+        Ok(owned.alloc_for(caller, |bound| bound.alloc_bulk(&mut self.batch, n)))
     }
 
     pub(crate) fn check_room(&self) -> CallResult<()> {

@@ -54,7 +54,7 @@ impl Batch {
         Self { pool, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
     }
 
-    /// An empty batch without a pool, to fill by [`alloc_batch_into`](crate::Bound::alloc_batch_into) or
+    /// An empty batch without a pool, to fill by [`alloc_bulk`](crate::Bound::alloc_bulk) or
     /// [`push`](Self::push).
     ///
     /// ```
@@ -62,7 +62,7 @@ impl Batch {
     /// let mut batch = Batch::new();
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// assert_eq!((batch.len(), pool.alloc_batch_into(&mut batch, 32)), (0, 32));
+    /// assert_eq!((batch.len(), pool.alloc_bulk(&mut batch, 32)), (0, 32));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub const fn new() -> Self {
@@ -134,7 +134,7 @@ impl Batch {
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let mut batch = pool.alloc_batch(0);
     /// for _ in 0..3 {
-    ///     assert_eq!(pool.alloc_batch_into(&mut batch, 64), 64);
+    ///     assert_eq!(pool.alloc_bulk(&mut batch, 64), 64);
     ///     batch.put();
     /// }
     /// assert_eq!(pool.stats().recycle_cached, 192);

@@ -5,15 +5,15 @@
 //!        that follows the cache is in refill.rs.
 //! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
 
-// UNSAFETY: fragment state is reached through its owner cell; handles are written behind a vector's end.
+// UNSAFETY: fragment state is reached through its owner cell.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
 use crate::buf::handle_bits::HandleBits;
-use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
+use crate::pool::sink::Sink;
 
 impl Bound {
     /// Allocates a whole page; `None` if there is none (counted in `alloc_failed`). Linux:
@@ -35,37 +35,33 @@ impl Bound {
         Some(PageBuf { pool, bits })
     }
 
-    /// Puts up to `n` whole pages into the vector's spare capacity, and returns how many. The vector does not
-    /// grow. Fewer than `n` means a full vector or no more pages.
+    /// Adds up to `n` whole pages to a vector, up to its capacity, or to a [`Batch`] of this pool; returns how
+    /// many. Fewer than `n` means that it is full, or that there are no more pages. The cheapest way to move
+    /// bursts is one batch that is filled and [put](Batch::put) repeatedly.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, Batch, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 12, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind(); // over 16 pages
-    /// let mut buffers = Vec::with_capacity(64);
+    /// let (mut buffers, mut batch) = (Vec::with_capacity(64), Batch::new());
     /// assert_eq!(pool.alloc_bulk(&mut buffers, 10), 10);
-    /// assert_eq!(pool.alloc_bulk(&mut buffers, 10), 6, "that is all there is");
+    /// assert_eq!(pool.alloc_bulk(&mut batch, 10), 6, "that is all there is");
     /// assert_eq!(pool.stats().alloc_failed, 1);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline]
     #[track_caller]
-    pub fn alloc_bulk(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
-        let n = n.min(buffers.capacity() - buffers.len());
-        let taken = self.bulk_cached(buffers, n);
-        if taken < n { taken + self.bulk_slow(buffers, n - taken) } else { n }
+    pub fn alloc_bulk(&self, into: &mut impl Sink, n: usize) -> usize {
+        let n = n.min(into.room_for(self.ptr()));
+        let taken = self.bulk_cached(into, n);
+        if taken < n { taken + self.bulk_slow(into, n - taken) } else { n }
     }
 
-    /// Up to `n` pages from the cache. The vector has capacity for them.
+    /// Up to `n` pages from the cache. The sink has room for them.
     #[inline(always)]
-    fn bulk_cached(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
+    fn bulk_cached(&self, into: &mut impl Sink, n: usize) -> usize {
         let pool = self.ptr();
-        let len = buffers.len();
-        let taken = pool.own.cache.take(self.owner(), n, |pages| {
-            handle_copy::write_whole(pool, pages, buffers.spare_capacity_mut());
-        });
-        // SAFETY: the first `taken` entries behind `len` were written just now, into spare capacity.
-        unsafe { buffers.set_len(len + taken) };
+        let taken = pool.own.cache.take(self.owner(), n, |pages| into.receive(pool, pages));
         pool.own.counts.alloc_fast.add(taken as u64);
         taken
     }
@@ -73,13 +69,13 @@ impl Bound {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn bulk_slow(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
+    fn bulk_slow(&self, into: &mut impl Sink, n: usize) -> usize {
         let mut done = 0;
         while done < n {
             let Some(buffer) = self.alloc_slow() else { break };
-            buffers.push(buffer);
+            into.receive(self.ptr(), &[buffer.into_bits().whole_page().0]);
             done += 1;
-            done += self.bulk_cached(buffers, n - done);
+            done += self.bulk_cached(into, n - done);
         }
         done
     }
@@ -89,36 +85,8 @@ impl Bound {
     #[track_caller]
     pub fn alloc_batch(&self, n: usize) -> Batch {
         let mut batch = Batch::empty(self.ptr());
-        self.alloc_batch_into(&mut batch, n);
+        self.alloc_bulk(&mut batch, n);
         batch
-    }
-
-    /// Adds up to `n` whole pages to a batch of this pool, as far as it has room, and returns how many.
-    /// Filling and [putting](Batch::put) one batch repeatedly is the cheapest way to move bursts. A batch of
-    /// another pool is not changed.
-    #[inline]
-    #[track_caller]
-    pub fn alloc_batch_into(&self, batch: &mut Batch, n: usize) -> usize {
-        let pool = self.ptr();
-        let n = n.min(batch.room_for(pool));
-        let taken = pool.own.cache.take(self.owner(), n, |pages| batch.extend(pages));
-        pool.own.counts.alloc_fast.add(taken as u64);
-        if taken < n { taken + self.batch_slow(batch, n - taken) } else { n }
-    }
-
-    #[cold]
-    #[track_caller]
-    fn batch_slow(&self, batch: &mut Batch, n: usize) -> usize {
-        let pool = self.ptr();
-        let mut done = 0;
-        while done < n {
-            let Some(buffer) = self.alloc_slow() else { break };
-            batch.extend(&[buffer.into_bits().whole_page().0]);
-            let taken = pool.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));
-            pool.own.counts.alloc_fast.add(taken as u64);
-            done += taken + 1;
-        }
-        done
     }
 
     /// Allocates a fragment of `size` bytes of a page that other fragments share. `None` if there is no page,

@@ -49,8 +49,9 @@ impl Bound {
         self.alloc_addr_bulk_uninit(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// Allocates whole pages as addresses into memory that need not be initialised. Returns how many leading
-    /// entries it wrote. See [`alloc_addr_bulk`](Self::alloc_addr_bulk).
+    /// [`alloc_addr_bulk`](Self::alloc_addr_bulk) into memory that need not be initialised. Returns how many
+    /// leading entries it wrote. For other languages.
+    #[doc(hidden)]
     #[track_caller]
     pub fn alloc_addr_bulk_uninit(&self, addrs: &mut [MaybeUninit<DeviceAddr>]) -> Result<usize, RawError> {
         if self.core().mappings.is_empty() {

@@ -52,7 +52,7 @@ fn page_bulk<const N: usize>() -> Result<Ready, String> {
     let mut batch = pool.alloc_batch(0);
     let run = move |pool: &Bound, n| {
         for _ in 0..n / N {
-            pool.alloc_batch_into(&mut batch, N);
+            pool.alloc_bulk(&mut batch, N);
             black_box(&batch);
             batch.put();
         }

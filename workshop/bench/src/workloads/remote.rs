@@ -110,7 +110,7 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
             while !empty_rx.pop(&mut held) {
                 spin_loop();
             }
-            assert_eq!(pool.alloc_batch_into(&mut held[0], BURST), BURST, "the arena has more pages");
+            assert_eq!(pool.alloc_bulk(&mut *held[0], BURST), BURST, "the arena has more pages");
             if TOUCH {
                 let packets = held[0].packets_mut().expect("the CPU reads the arena").zip(0..);
                 packets.for_each(|(packet, at)| touch::write(Some(packet), at));
