@@ -54,11 +54,11 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 
 /* ---- The fast paths, compiled into the program ---
  *
- * These run without a call on the owner's thread: pagepool_alloc_page, pagepool_buf_put, pagepool_buf_data;
- * and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On other threads,
- * pagepool_buf_data does so, too, and pagepool_buf_put after some 17 buffers. All make the same checks as the
- * library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs must
- * not use names that end in an underscore.
+ * On the owner's thread, these run without a call of the library: pagepool_alloc_page, pagepool_buf_put,
+ * pagepool_buf_data; and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On
+ * other threads, pagepool_buf_data does so, too, and pagepool_buf_put after some 17 buffers. All make the
+ * same checks as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part
+ * out. Programs must not use names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Before main, each compiled file checks
  * once that the library has this layout; if not, every call goes to the library.
@@ -510,27 +510,53 @@ PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pa
     return pagepool_called_n_(pagepool_alloc_bulk_data(pool, bufs, data, n));
 }
 
+/* What the owner needs to end lives. */
+struct pagepool_ends_ {
+    uint64_t *lives, *outs;
+    uint32_t base, pages;
+};
+
+/* Ends the life of a plain page that is out, and writes its number. In a section. */
+PAGEPOOL_FAST_ int pagepool_end_one_(struct pagepool_ends_ of, const struct pagepool_buf *buf,
+    uint32_t *number)
+{
+    uint64_t token = pagepool_number_(buf);
+    uint32_t page = pagepool_page_(of.base, token);
+    if (!PAGEPOOL_LIKELY_(page < of.pages && pagepool_end_(of.lives, of.outs, page, token)))
+        return 0;
+    *number = page;
+    return 1;
+}
+
+/* Does so for each, in order, up to the first that is not out; returns how many. Not inlined, so all that it
+ * needs is in registers. */
+PAGEPOOL_SLOW_ size_t pagepool_end_each_(const struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
+    uint32_t *numbers, size_t n)
+{
+    const struct pagepool_ends_ of = {view->lives, view->outs, view->base, view->pages};
+    size_t done = 0;
+    for (; done + 8 <= n; done += 8) {
+        PAGEPOOL_UNROLL_
+        for (size_t at = 0; at < 8; ++at)
+            if (!pagepool_end_one_(of, bufs[done + at], numbers + done + at))
+                return done + at;
+    }
+    while (done < n && pagepool_end_one_(of, bufs[done], numbers + done))
+        ++done;
+    return done;
+}
+
 /* Puts pages into the cache, in order, until one is not out in its token's life. Returns their number. Puts
  * none if the cache lacks room for all n. In a section. */
 PAGEPOOL_FAST_ size_t pagepool_put_pages_(struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
     size_t n)
 {
     struct pagepool_cache_ *cache = view->cache;
-    const uint32_t base = view->base, count = view->pages;
     const size_t had = cache->count;
-    uint32_t *pages = cache->pages + had;
-    uint64_t *lives = view->lives, *outs = view->outs;
-    size_t done = 0;
+    size_t done;
     if (!PAGEPOOL_LIKELY_(had + n <= __atomic_load_n(&view->limit, __ATOMIC_RELAXED)))
         return 0;
-    PAGEPOOL_UNROLL_
-    for (; done < n; ++done) {
-        uint64_t token = pagepool_number_(bufs[done]);
-        uint32_t page = pagepool_page_(base, token);
-        if (!PAGEPOOL_LIKELY_(page < count && pagepool_end_(lives, outs, page, token)))
-            break;
-        pages[done] = page;
-    }
+    done = pagepool_end_each_(view, bufs, cache->pages + had, n);
     __atomic_store_n(&cache->count, had + done, __ATOMIC_RELAXED);
     cache->recycle_cached += done;
     return done;
