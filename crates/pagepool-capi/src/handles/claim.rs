@@ -128,7 +128,7 @@ fn send_slowly(row: &DirectoryRow, lane: LifeLane<'_>, token: Token) -> c_int {
 
 /// Sends the first tokens to their pool, at most [`RUN`], while [`send`] would send them and they are of one
 /// directory row; returns how many.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn send_run(tokens: &[Token]) -> usize {
     let Some((row, lane)) = tokens.first().and_then(|&first| away(first)) else { return 0 };
     let (n, base) = (leave_run(row, &tokens[..tokens.len().min(RUN)]), row.view().base.load(Relaxed));

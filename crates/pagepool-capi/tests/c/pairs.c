@@ -2,7 +2,8 @@
  * "plain", "data" and "bulk" use the inline functions, "bulk" for 32 at a time as "batch" does by calls; with
  * "data" the program takes the address of each page or packet, too. "addr" is by device address one by one,
  * "addrs" in bulk; "apart" is "addr" where each region has its own distance between offsets and addresses.
- * "data elsewhere" only finds an address, on a thread that does not own the pool. */
+ * "data elsewhere" only finds an address, on a thread that does not own the pool. In "bulk elsewhere" such a
+ * thread returns the buffers; both threads count. */
 #include <pthread.h>
 #include <string.h>
 
@@ -117,6 +118,36 @@ static void addresses_elsewhere(struct pagepool *pool, long n)
     CHECK(pagepool_buf_put(the_buf) == 0);
 }
 
+#define AWAY 256
+
+static struct pagepool_buf *away[AWAY];
+static pthread_barrier_t turn;
+
+static void *put_away(void *unused)
+{
+    for (long i = 0; i < times; i += AWAY) {
+        pthread_barrier_wait(&turn);
+        for (int at = 0; at < AWAY; at += BURST)
+            CHECK(pagepool_buf_put_bulk(away + at, BURST) == 0);
+        pthread_barrier_wait(&turn);
+    }
+    return unused;
+}
+
+static void bulk_elsewhere(struct pagepool *pool, long n)
+{
+    pthread_t thread;
+    times = n;
+    CHECK(pthread_barrier_init(&turn, NULL, 2) == 0 && pthread_create(&thread, NULL, put_away, NULL) == 0);
+    for (long i = 0; i < n; i += AWAY) {
+        for (int at = 0; at < AWAY; at += BURST)
+            CHECK(pagepool_alloc_bulk(pool, away + at, BURST) == BURST);
+        pthread_barrier_wait(&turn);
+        pthread_barrier_wait(&turn);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static const struct {
     const char *name;
     void (*pairs)(struct pagepool *pool, long n);
@@ -124,7 +155,7 @@ static const struct {
     {"plain", plain_pairs},         {"data", data_pairs},   {"bulk", bulk_pairs},
     {"bulk data", bulk_data_pairs}, {"batch", batch_pairs}, {"batch data", batch_data_pairs},
     {"addr", addr_pairs},           {"addrs", addr_bulk_pairs}, {"apart", addr_pairs},
-    {"data elsewhere", addresses_elsewhere},
+    {"data elsewhere", addresses_elsewhere}, {"bulk elsewhere", bulk_elsewhere},
 };
 
 static int map_apart(void *arg, const struct pagepool_region *region, uint64_t *addr)

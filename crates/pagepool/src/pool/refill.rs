@@ -216,7 +216,7 @@ impl Bound {
         let mut taken = 0;
         let kept = pool.own.cache.fill(self.owner(), room, |space| {
             let ends = lives.end_sent();
-            let (all, kept) = lives.owned(|| queue.take_lives(space, |page, half| ends(page.0, half)));
+            let (all, kept) = lives.owned(|| queue.take_lives(space, move |page, half| ends(page.0, half)));
             taken = all;
             kept
         });

@@ -495,7 +495,7 @@ impl MessageQueue for Lane {
     }
 
     #[inline]
-    fn take_lives(&self, space: &mut [u32], mut ends: impl FnMut(PageIdx, u32) -> bool) -> (usize, usize) {
+    fn take_lives(&self, space: &mut [u32], ends: impl Fn(PageIdx, u32) -> bool + Copy) -> (usize, usize) {
         #[cfg(loom)]
         self.consumer.watch.touch();
         let (end, slots) = (&self.consumer, self.consumer.slots);
@@ -505,7 +505,7 @@ impl MessageQueue for Lane {
             let at = start.wrapping_add(taken);
             let run = slots.run(at, space.len() - kept);
             let space = &mut space[kept..][..run.len()];
-            let (lives, pages) = slots.take_lives(run, slots.phase(at), space, &mut ends);
+            let (lives, pages) = slots.take_lives(run, slots.phase(at), space, ends);
             (taken, kept) = (taken + lives, kept + pages);
             if lives < run.len() {
                 break;

@@ -207,11 +207,13 @@ impl LaneSlots {
         run: &[LaneSlot],
         phase: u32,
         space: &mut [u32],
-        mut ends: impl FnMut(PageIdx, u32) -> bool,
+        ends: impl Fn(PageIdx, u32) -> bool + Copy,
     ) -> (usize, usize) {
-        if let Ok(line) = <&[LaneSlot; SLOTS_A_LINE]>::try_from(run)
+        // `is_written` is first: if it knew the length, the compiler would reuse what it read, and not copy in
+        // vector registers.
+        if is_written(run, phase)
+            && let Ok(line) = <&[LaneSlot; SLOTS_A_LINE]>::try_from(run)
             && let Ok(space) = <&mut [u32; SLOTS_A_LINE]>::try_from(&mut *space)
-            && is_written(line, phase)
             && copy_lives(line, space)
         {
             return (SLOTS_A_LINE, end_all(space, self.lives_beside(line), ends));
@@ -258,7 +260,7 @@ fn copy_lives(line: &[LaneSlot; SLOTS_A_LINE], space: &mut [u32; SLOTS_A_LINE]) 
 fn end_all(
     pages: &mut [u32; SLOTS_A_LINE],
     lives: &[LaneSlot; SLOTS_A_LINE],
-    mut ends: impl FnMut(PageIdx, u32) -> bool,
+    ends: impl Fn(PageIdx, u32) -> bool + Copy,
 ) -> usize {
     let mut refused = 0u32;
     for at in 0..SLOTS_A_LINE {

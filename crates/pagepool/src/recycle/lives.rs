@@ -178,7 +178,7 @@ impl LifeTable {
     /// Ends lives whose upper halves came in messages; `false` for one that has ended. For the owner in a
     /// section, or with the lock.
     #[inline(always)]
-    pub fn end_sent(&self) -> impl Fn(u32, u32) -> bool + use<> {
+    pub fn end_sent(&self) -> impl Fn(u32, u32) -> bool + Copy + use<> {
         let (lives, pages) = (self.lives.load(Relaxed), self.pages.load(Relaxed));
         move |page, half| {
             page < pages && {

@@ -110,7 +110,7 @@ pub(crate) trait MessageQueue {
 
     /// Takes messages of lives, until `space` is full; stops before any other. Keeps the page numbers of
     /// those that `ends` ends. Returns how many it took and how many it kept.
-    fn take_lives(&self, space: &mut [u32], ends: impl FnMut(PageIdx, u32) -> bool) -> (usize, usize);
+    fn take_lives(&self, space: &mut [u32], ends: impl Fn(PageIdx, u32) -> bool + Copy) -> (usize, usize);
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ impl MessageQueue for ReturnRing {
         taken
     }
 
-    fn take_lives(&self, space: &mut [u32], mut ends: impl FnMut(PageIdx, u32) -> bool) -> (usize, usize) {
+    fn take_lives(&self, space: &mut [u32], ends: impl Fn(PageIdx, u32) -> bool + Copy) -> (usize, usize) {
         let (mut taken, mut kept) = (0, 0);
         while kept < space.len()
             && self.peek().is_some_and(|message| message.life() != 0)

@@ -25,7 +25,10 @@ use crate::handles::token::Token;
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *const *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles; a handle is a token.
     let tokens = unsafe { array(bufs.cast::<Token>(), n) }.unwrap_or_default();
-    let done = put_run(tokens);
+    let done = match put_run(tokens) {
+        0 => send_run(tokens),
+        done => done,
+    };
     if done == n && done != 0 {
         return 0;
     }
