@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering::Acquire, compiler_fence};
 
 use crate::error::Error;
 use crate::mem::page::PageIdx;
@@ -143,13 +144,11 @@ impl LaneSlots {
         unsafe { self.address(at).as_ref() }
     }
 
-    /// The slots from a position to the end of its line or lap, at most `most`.
+    /// The slots from a position to the end of its lap, at most `most`.
     #[inline(always)]
     pub(crate) fn run(&self, at: usize, most: usize) -> &[LaneSlot] {
-        let (line, lap) = (SLOTS_A_LINE - at % SLOTS_A_LINE, self.mask + 1 - (at & self.mask));
-        let len = most.min(line).min(lap);
-        // SAFETY: slots of the lane; a line of slots begins at each multiple of its length, unless the lap
-        // ends.
+        let len = most.min(self.mask + 1 - (at & self.mask));
+        // SAFETY: slots of the lane, before the end of the lap.
         unsafe { std::slice::from_raw_parts(self.address(at).as_ptr(), len) }
     }
 
@@ -199,7 +198,7 @@ impl LaneLines {
 }
 
 impl LaneSlots {
-    /// Takes the lives in leading slots of one line; stops before any other message. Writes the pages whose
+    /// Takes the lives in leading slots of one lap; stops before any other message. Writes the pages whose
     /// lives `ends` accepts to `space`. Returns how many it took and how many it wrote.
     #[inline(always)]
     pub(crate) fn take_lives(
@@ -209,15 +208,34 @@ impl LaneSlots {
         space: &mut [u32],
         ends: impl Fn(PageIdx, u32) -> bool + Copy,
     ) -> (usize, usize) {
-        // `is_written` is first: if it knew the length, the compiler would reuse what it read, and not copy in
-        // vector registers.
-        if is_written(run, phase)
-            && let Ok(line) = <&[LaneSlot; SLOTS_A_LINE]>::try_from(run)
-            && let Ok(space) = <&mut [u32; SLOTS_A_LINE]>::try_from(&mut *space)
-            && copy_lives(line, space)
-        {
-            return (SLOTS_A_LINE, end_all(space, self.lives_beside(line), ends));
+        let (first, lines, last) = by_line(run);
+        let (mut taken, mut kept) = self.take_each_life(first, phase, space, ends);
+        if taken < first.len() {
+            return (taken, kept);
         }
+        let mut rest = last;
+        for line in lines {
+            let room = space[kept..].first_chunk_mut().expect("there is room for all");
+            if !(is_written(line, phase) && copy_lives(line, room)) {
+                rest = line;
+                break;
+            }
+            kept += end_all(room, self.lives_beside(line), ends);
+            taken += SLOTS_A_LINE;
+        }
+        let (more_taken, more_kept) = self.take_each_life(rest, phase, &mut space[kept..], ends);
+        (taken + more_taken, kept + more_kept)
+    }
+
+    /// As [`take_lives`](Self::take_lives), slot by slot.
+    #[inline(never)]
+    fn take_each_life(
+        &self,
+        run: &[LaneSlot],
+        phase: u32,
+        space: &mut [u32],
+        ends: impl Fn(PageIdx, u32) -> bool,
+    ) -> (usize, usize) {
         let (mut taken, mut kept) = (0, 0);
         for slot in run {
             let word = slot.word.load(Ordering::Acquire); // pairs with write()
@@ -290,20 +308,51 @@ fn remove(pages: &mut [u32; SLOTS_A_LINE], refused: u32) -> usize {
     kept
 }
 
+/// Splits slots of one lap into whole lines, and those before and after them.
+#[inline(always)]
+fn by_line(slots: &[LaneSlot]) -> (&[LaneSlot], &[[LaneSlot; SLOTS_A_LINE]], &[LaneSlot]) {
+    let first = slots.as_ptr().align_offset(align_of::<SlotLine>()).min(slots.len());
+    let (first, slots) = slots.split_at(first);
+    let (lines, last) = slots.as_chunks();
+    (first, lines, last)
+}
+
 /// Whether all slots are written. They are filled in order, so the last one says so.
 #[inline(always)]
 fn is_written(run: &[LaneSlot], phase: u32) -> bool {
-    run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase) // pairs with write()
+    let is_written = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase); // pairs with write()
+    // The compiler would otherwise reuse the loaded slot, and not copy the others in vector registers.
+    compiler_fence(Acquire);
+    is_written
 }
 
-/// Copies the page numbers of leading whole pages in slots of one line; returns how many.
+/// Copies the page numbers of leading whole pages in slots of one lap; returns how many.
 #[inline(always)]
 pub(crate) fn take_run(run: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32]) -> usize {
-    if is_written(run, phase) && copy_run(run, stop, space) {
-        return run.len();
+    let (first, lines, last) = by_line(run);
+    let (first_room, space) = space.split_at_mut(first.len());
+    let (rooms, last_room) = space.as_chunks_mut::<SLOTS_A_LINE>();
+    let mut taken = take_part(first, phase, stop, first_room);
+    if taken < first.len() {
+        return taken;
+    }
+    for (line, room) in lines.iter().zip(rooms) {
+        if !(is_written(line, phase) && copy_slots(line, stop, room)) {
+            return taken + take_part(line, phase, stop, room);
+        }
+        taken += SLOTS_A_LINE;
+    }
+    taken + take_part(last, phase, stop, last_room)
+}
+
+/// As [`take_run`], for less than a line, or a line that is not full of pages.
+#[inline(never)]
+fn take_part(part: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32]) -> usize {
+    if is_written(part, phase) && copy_slots(part, stop, space) {
+        return part.len();
     }
     let mut taken = 0;
-    for (slot, number) in run.iter().zip(space) {
+    for (slot, number) in part.iter().zip(space) {
         let word = slot.word.load(Ordering::Acquire); // pairs with write()
         if word & 1 != phase || word >> 1 & stop != 0 {
             break;
@@ -317,14 +366,6 @@ pub(crate) fn take_run(run: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32
 }
 
 /// Copies the page numbers of slots that are all written; returns whether all are of whole pages.
-#[inline(always)]
-pub(crate) fn copy_run(run: &[LaneSlot], stop: u32, space: &mut [u32]) -> bool {
-    match <&[LaneSlot; SLOTS_A_LINE]>::try_from(run) {
-        Ok(line) => copy_slots(line, stop, space), // in vector registers
-        Err(_) => copy_slots(run, stop, space),
-    }
-}
-
 #[inline(always)]
 fn copy_slots(run: &[LaneSlot], stop: u32, space: &mut [u32]) -> bool {
     let mut others = 0;
@@ -349,10 +390,9 @@ impl LaneSlots {
         let write_each = |slots: &[LaneSlot], items: &[T]| {
             slots.iter().zip(items).for_each(|(slot, item)| self.write(slot, message(item), phase));
         };
-        let first = slots.as_ptr().align_offset(align_of::<SlotLine>()).min(slots.len());
-        let ((first, slots), (first_item, items)) = (slots.split_at(first), items.split_at(first));
-        let ((lines, last), (item_lines, last_item)) =
-            (slots.as_chunks::<SLOTS_A_LINE>(), items.as_chunks::<SLOTS_A_LINE>());
+        let (first, lines, last) = by_line(slots);
+        let (first_item, items) = items.split_at(first.len());
+        let (item_lines, last_item) = items.as_chunks::<SLOTS_A_LINE>();
         write_each(first, first_item);
         for (line, items) in lines.iter().zip(item_lines) {
             if !self.write_line(line, items, phase, &message) {
