@@ -47,8 +47,10 @@ fn send_first(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io
     if !files.is_empty() {
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = space as _;
-        let header =
-            libc::cmsghdr { cmsg_len: total as _, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
+        // SAFETY: a header of zeros has no content. Some C libraries' headers have private fields.
+        let mut header: libc::cmsghdr = unsafe { std::mem::zeroed() };
+        header.cmsg_len = total as _;
+        (header.cmsg_level, header.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
         // SAFETY: the control message has room for its header, checked above, and is aligned for it.
         unsafe { control.as_mut_ptr().cast::<libc::cmsghdr>().write(header) };
         let data = size_of::<libc::cmsghdr>();
