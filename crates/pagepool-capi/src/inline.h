@@ -54,11 +54,11 @@ PAGEPOOL_EITHER_ int pagepool_put_addr_bulk_(struct pagepool *pool, union pagepo
 
 /* ---- The fast paths, compiled into the program ---
  *
- * On the owner's thread, these run without a call of the library: pagepool_alloc_page, pagepool_buf_put,
+ * On the owner's thread, these do not call into the library: pagepool_alloc_page, pagepool_buf_put,
  * pagepool_buf_data; and in bulk pagepool_alloc_bulk, pagepool_alloc_bulk_data, pagepool_buf_put_bulk. On
- * other threads, pagepool_buf_data does so, too, and pagepool_buf_put after some 17 buffers. All make the
- * same checks as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part
- * out. Programs must not use names that end in an underscore.
+ * other threads, pagepool_buf_data does not either; nor does pagepool_buf_put, after up to 17 buffers of a
+ * pool. All make the same checks as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to
+ * leave this part out. Programs must not use names that end in an underscore.
  *
  * The functions read tables of the library, which are never freed. Before main, each compiled file checks
  * once that the library has this layout; if not, every call goes to the library.
@@ -510,13 +510,14 @@ PAGEPOOL_FAST_ size_t pagepool_alloc_bulk_data_(struct pagepool *pool, struct pa
     return pagepool_called_n_(pagepool_alloc_bulk_data(pool, bufs, data, n));
 }
 
-/* What the owner needs to end lives. */
+/* What the owner needs of a view to end lives. */
 struct pagepool_ends_ {
     uint64_t *lives, *outs;
     uint32_t base, pages;
 };
 
-/* Ends the life of a plain page that is out, and writes its number. In a section. */
+/* Ends the life of a plain page that is out, stores the page's number, and returns 1. Else returns 0. In a
+ * section. */
 PAGEPOOL_FAST_ int pagepool_end_one_(struct pagepool_ends_ of, const struct pagepool_buf *buf,
     uint32_t *number)
 {
@@ -528,8 +529,8 @@ PAGEPOOL_FAST_ int pagepool_end_one_(struct pagepool_ends_ of, const struct page
     return 1;
 }
 
-/* Does so for each, in order, up to the first that is not out; returns how many. Not inlined, so all that it
- * needs is in registers. */
+/* Calls pagepool_end_one_ for each buffer in order, up to the first that it refuses; returns how many it
+ * ended. In a section. This is a fast path: it is not inlined, so that its loop has enough registers. */
 PAGEPOOL_SLOW_ size_t pagepool_end_each_(const struct pagepool_view_ *view, struct pagepool_buf *const *bufs,
     uint32_t *numbers, size_t n)
 {

@@ -129,6 +129,32 @@ static void on_another_thread(void)
     CHECK(refused_twice(bufs, 16) == 16 && out() == 0);
 }
 
+/* The first gives the thread a lane; the others return through it. */
+static struct pagepool_buf *sent[17];
+static int result;
+
+static void *put_sent(void *unused)
+{
+    CHECK(pagepool_buf_put(sent[0]) == 0);
+    result = pagepool_buf_put_bulk(sent + 1, 16);
+    return unused;
+}
+
+/* One that is no buffer, or NULL for one that stands twice, keeps no other from returning elsewhere. */
+static void with_one_bad_elsewhere(struct pagepool_buf *bad, int error)
+{
+    struct pagepool_buf *bufs[17];
+    for (size_t at = 1; at < 17; at++) {
+        pthread_t thread;
+        CHECK(pagepool_alloc_bulk(pool, bufs, 17) == 17);
+        memcpy(sent, bufs, sizeof(sent));
+        sent[at] = bad != NULL ? bad : sent[at % 16 + 1];
+        CHECK(pthread_create(&thread, NULL, put_sent, NULL) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(result == error && out() == 1);
+        CHECK(pagepool_buf_put(bufs[at]) == 0 && out() == 0 && refused_twice(bufs, 17) == 17);
+    }
+}
+
 static void all_of_it(struct pagepool *another, struct pagepool_buf *stale)
 {
     for (size_t n = 1; n <= 70; n++)
@@ -153,6 +179,9 @@ int main(void)
     CHECK(pagepool_buf_put(stale) == 0);
     all_of_it(another, stale);
     on_another_thread(); /* returns here continue without a lock */
+    with_one_bad_elsewhere(stale, -ESTALE);
+    with_one_bad_elsewhere((struct pagepool_buf *)pool, -EINVAL);
+    with_one_bad_elsewhere(NULL, -ESTALE);
     all_of_it(another, stale);
     CHECK(pagepool_destroy(pool) == 0 && pagepool_destroy(another) == 0);
     CHECK(pagepool_arena_put(arena) == 0 && pagepool_arena_put(other_arena) == 0);

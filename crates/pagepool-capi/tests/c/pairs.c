@@ -3,7 +3,7 @@
  * "data" the program takes the address of each page or packet, too. "addr" is by device address one by one,
  * "addrs" in bulk; "apart" is "addr" where each region has its own distance between offsets and addresses.
  * "data elsewhere" only finds an address, on a thread that does not own the pool. In "bulk elsewhere" such a
- * thread returns the buffers; both threads count. */
+ * thread returns the buffers in bulk, and the instructions of both threads are counted. */
 #include <pthread.h>
 #include <string.h>
 

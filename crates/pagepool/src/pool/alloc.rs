@@ -35,9 +35,10 @@ impl Bound {
         Some(PageBuf { pool, bits })
     }
 
-    /// Adds up to `n` whole pages to a vector, up to its capacity, or to a [`Batch`] of this pool; returns how
-    /// many. Fewer than `n` means that it is full, or that there are no more pages. The cheapest way to move
-    /// bursts is one batch that is filled and [put](Batch::put) repeatedly.
+    /// Adds at most `n` whole pages to a vector, which does not grow, or to a [`Batch`]; returns how many. Fewer
+    /// than `n` means that the vector or batch is full, that the batch has pages of another pool, or that there
+    /// are no more pages. Filling and [putting](Batch::put) one batch repeatedly is the cheapest way to move
+    /// bursts.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Batch, Pool, PoolParams};

@@ -50,7 +50,7 @@ impl Bound {
     }
 
     /// [`alloc_addr_bulk`](Self::alloc_addr_bulk) into memory that need not be initialised. Returns how many
-    /// leading entries it wrote. For other languages.
+    /// leading entries it wrote. Only the C interface uses it.
     #[doc(hidden)]
     #[track_caller]
     pub fn alloc_addr_bulk_uninit(&self, addrs: &mut [MaybeUninit<DeviceAddr>]) -> Result<usize, RawError> {

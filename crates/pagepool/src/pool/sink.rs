@@ -1,6 +1,6 @@
-//! What [`Bound::alloc_bulk`](crate::Bound::alloc_bulk) fills.
+//! Targets of a bulk allocation.
 
-// UNSAFETY: handles are written behind a vector's end.
+// UNSAFETY: handles are written past a vector's end.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
@@ -8,8 +8,8 @@ use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::PoolPtr;
 
-/// What [`Bound::alloc_bulk`](crate::Bound::alloc_bulk) fills: a `Vec` of [`PageBuf`], up to its capacity, or a
-/// [`Batch`], up to 64 pages.
+/// A target of [`Bound::alloc_bulk`](crate::Bound::alloc_bulk): a `Vec` of [`PageBuf`], filled up to its
+/// capacity, or a [`Batch`], filled up to [`Batch::MAX`] pages. No other type can implement it.
 #[expect(private_bounds, reason = "no other type may receive pages that belong to nobody")]
 pub trait Sink: Receive {}
 
@@ -33,14 +33,12 @@ impl Receive for Vec<PageBuf> {
     #[inline(always)]
     fn receive(&mut self, pool: PoolPtr, pages: &[u32]) {
         handle_copy::write_whole(pool, pages, self.spare_capacity_mut());
-        // SAFETY: as many entries were written just now, within the capacity.
+        // SAFETY: `write_whole` just wrote an entry for each page, within the capacity.
         unsafe { self.set_len(self.len() + pages.len()) };
     }
 }
 
 impl Receive for Batch {
-    /// 0 if the batch has pages of another pool. An empty batch becomes this pool's: its old pool may be freed,
-    /// and another may have its address.
     #[inline(always)]
     fn room_for(&mut self, pool: PoolPtr) -> usize {
         self.room_for(pool)

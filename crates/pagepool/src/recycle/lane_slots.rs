@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::Acquire, compiler_fence};
+use std::sync::atomic::compiler_fence;
 
 use crate::error::Error;
 use crate::mem::page::PageIdx;
@@ -36,7 +36,7 @@ impl LaneSlot {
     pub(crate) fn write(&self, message: Message, phase: u32) {
         #[cfg(loom)]
         self.watch.touch();
-        // pairs with message() and take_run()
+        // pairs with message(), is_written(), take_part() and take_each_life()
         self.word.store(message.bits() << 1 | phase, Ordering::Release);
     }
 
@@ -198,8 +198,9 @@ impl LaneLines {
 }
 
 impl LaneSlots {
-    /// Takes the lives in leading slots of one lap; stops before any other message. Writes the pages whose
-    /// lives `ends` accepts to `space`. Returns how many it took and how many it wrote.
+    /// Takes lives from the start of `run`, whose slots are of one lap; stops before any other message. Writes
+    /// the pages whose lives `ends` accepts to `space`, which has room for all. Returns how many it took and how
+    /// many it wrote.
     #[inline(always)]
     pub(crate) fn take_lives(
         &self,
@@ -208,6 +209,7 @@ impl LaneSlots {
         space: &mut [u32],
         ends: impl Fn(PageIdx, u32) -> bool + Copy,
     ) -> (usize, usize) {
+        debug_assert!(space.len() >= run.len(), "{} slots into {}", run.len(), space.len());
         let (first, lines, last) = by_line(run);
         let (mut taken, mut kept) = self.take_each_life(first, phase, space, ends);
         if taken < first.len() {
@@ -278,7 +280,7 @@ fn copy_lives(line: &[LaneSlot; SLOTS_A_LINE], space: &mut [u32; SLOTS_A_LINE]) 
 fn end_all(
     pages: &mut [u32; SLOTS_A_LINE],
     lives: &[LaneSlot; SLOTS_A_LINE],
-    ends: impl Fn(PageIdx, u32) -> bool + Copy,
+    ends: impl Fn(PageIdx, u32) -> bool,
 ) -> usize {
     let mut refused = 0u32;
     for at in 0..SLOTS_A_LINE {
@@ -320,15 +322,18 @@ fn by_line(slots: &[LaneSlot]) -> (&[LaneSlot], &[[LaneSlot; SLOTS_A_LINE]], &[L
 /// Whether all slots are written. They are filled in order, so the last one says so.
 #[inline(always)]
 fn is_written(run: &[LaneSlot], phase: u32) -> bool {
-    let is_written = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase); // pairs with write()
+    // pairs with write()
+    let is_written = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase);
     // The compiler would otherwise reuse the loaded slot, and not copy the others in vector registers.
-    compiler_fence(Acquire);
+    compiler_fence(Ordering::Acquire);
     is_written
 }
 
-/// Copies the page numbers of leading whole pages in slots of one lap; returns how many.
+/// Copies the page numbers of whole pages from the start of `run`, whose slots are of one lap, into `space`,
+/// which has room for all. Returns how many.
 #[inline(always)]
 pub(crate) fn take_run(run: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32]) -> usize {
+    debug_assert!(space.len() >= run.len(), "{} slots into {}", run.len(), space.len());
     let (first, lines, last) = by_line(run);
     let (first_room, space) = space.split_at_mut(first.len());
     let (rooms, last_room) = space.as_chunks_mut::<SLOTS_A_LINE>();
@@ -345,7 +350,7 @@ pub(crate) fn take_run(run: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32
     taken + take_part(last, phase, stop, last_room)
 }
 
-/// As [`take_run`], for less than a line, or a line that is not full of pages.
+/// As [`take_run`], for a part of a line, or a line that is not fully written or has other messages.
 #[inline(never)]
 fn take_part(part: &[LaneSlot], phase: u32, stop: u32, space: &mut [u32]) -> usize {
     if is_written(part, phase) && copy_slots(part, stop, space) {
@@ -501,28 +506,66 @@ mod tests {
         }
     }
 
+    /// Slots of a lane of 64, with messages of pages 100, 101 and so on in `len` of them. All have lives, or
+    /// none; the one at `other` is the opposite.
+    fn written(lane: &LaneSlots, from: usize, len: usize, other: usize, lives: bool) -> &[LaneSlot] {
+        let message = |&at: &usize| {
+            let page = PageIdx(100 + at as u32);
+            if (at != other) == lives {
+                Message::of_life(page, life_of(page.0))
+            } else {
+                Message::of_page(page)
+            }
+        };
+        let numbers: Vec<usize> = (0..len).collect();
+        lane.write_run(lane.run(from, len), &numbers, 1, message);
+        lane.run(from, len)
+    }
+
+    fn life_of(page: u32) -> u32 {
+        2 * page + 1
+    }
+
+    /// Where the run begins, how long it is, and where in it the other message is; none if at its end.
+    fn runs() -> impl Iterator<Item = (usize, usize, usize)> {
+        let lens = [0, 1, 15, 16, 17, 40, 64];
+        let runs =
+            [0, 1, 13, 16].into_iter().flat_map(move |from| lens.map(|len| (from, len.min(64 - from))));
+        runs.flat_map(|(from, len)| (0..=len).map(move |other| (from, len, other)))
+    }
+
     #[test]
-    fn a_line_of_lives_is_taken_up_to_another_message() {
-        let lines = LaneLines::for_lanes(1, 64, true).expect("it is small").next().expect("one lane");
-        let slots = lines.slots;
-        let life_of = |page: u32| 2 * page + 1;
-        for (refused, other) in [0, 1, 1 << 15, 0xffff, 0x1234].into_iter().flat_map(|refused| {
-            [0, 7, 15, 16].map(|other| (refused, other)) // all 16 have lives if the other is after them
-        }) {
-            let pages: Vec<u32> = (100..116).collect();
-            let message = |&page: &u32| match page == 100 + other {
-                true => Message::of_page(PageIdx(page)),
-                false => Message::of_life(PageIdx(page), life_of(page)),
-            };
-            slots.write_run(slots.run(0, 16), &pages, 1, message);
-            let ends = |page: u32| refused >> (page - 100) & 1 == 0;
-            let mut space = [0; 16];
-            let (taken, kept) = slots.take_lives(slots.run(0, 16), 1, &mut space, |page, life| {
+    fn pages_are_taken_up_to_another_message() {
+        let lane = LaneLines::for_lanes(1, 64, true).expect("it is small").next().expect("one lane");
+        for (from, len, other) in runs() {
+            let run = written(&lane.slots, from, len, other, false);
+            let mut space = vec![0; len];
+            let taken = take_run(run, 1, lane.slots.not_a_page(), &mut space);
+            let expected: Vec<u32> = (100..100 + other as u32).collect();
+            assert_eq!(&space[..taken], &expected[..], "{len} from {from}, {other}");
+            assert_eq!(take_run(run, 0, lane.slots.not_a_page(), &mut space), 0, "the other lap");
+        }
+    }
+
+    #[test]
+    fn lives_are_taken_up_to_another_message() {
+        let lane = LaneLines::for_lanes(1, 64, true).expect("it is small").next().expect("one lane");
+        for ((from, len, other), refused) in
+            runs().flat_map(|run| [0, 1, 1 << 15, !0, 0x1234_u64].map(|refused| (run, refused)))
+        {
+            let run = written(&lane.slots, from, len, other, true);
+            let ends = |page: u32| refused >> ((page - 100) % 64) & 1 == 0;
+            let mut space = vec![0; len];
+            let (taken, kept) = lane.slots.take_lives(run, 1, &mut space, |page, life| {
                 assert_eq!(life, life_of(page.0));
                 ends(page.0)
             });
-            let expected: Vec<u32> = (100..100 + other).filter(|&page| ends(page)).collect();
-            assert_eq!((taken, &space[..kept]), (other as usize, &expected[..]), "{refused:x}, {other}");
+            let expected: Vec<u32> = (100..100 + other as u32).filter(|&page| ends(page)).collect();
+            assert_eq!(
+                (taken, &space[..kept]),
+                (other, &expected[..]),
+                "{len} from {from}, {other}, {refused:x}"
+            );
         }
     }
 }
