@@ -9,4 +9,5 @@ pub(crate) mod page_ref;
 pub(crate) mod raw_buf;
 pub(crate) mod raw_bulk;
 pub(crate) mod shared_buf;
+pub(crate) mod sink;
 pub(crate) mod split;

@@ -11,6 +11,5 @@ pub(crate) mod params;
 pub(crate) mod pool_ref;
 pub(crate) mod refill;
 pub(crate) mod shutdown;
-pub(crate) mod sink;
 pub(crate) mod unbound;
 pub(crate) mod use_counts;

@@ -10,6 +10,7 @@
 use std::mem::MaybeUninit;
 
 use crate::buf::page_buf::PageBuf;
+use crate::buf::sink::{Receive, Sink};
 use crate::core::pool_core::PoolPtr;
 use crate::holders::tag::Tag;
 use crate::mem::page::PageIdx;
@@ -105,25 +106,6 @@ impl Batch {
         if let Some(pool) = self.pool().filter(|pool| pool.tagging) {
             self.pages().iter().for_each(|&page| pool.tag_page(PageIdx(page), tag));
         }
-    }
-
-    /// Appends pages that the caller gives up. They must fit.
-    #[inline(always)]
-    pub(crate) fn extend(&mut self, pages: &[u32]) {
-        let room = &mut self.pages[self.len..self.len + pages.len()];
-        // SAFETY: `MaybeUninit<u32>` has the layout of `u32`, and every `u32` is a valid one.
-        room.copy_from_slice(unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), pages.len()) });
-        self.len += pages.len();
-    }
-
-    /// How many pages of this pool still fit: 0 if the batch has pages of another pool. An empty batch
-    /// becomes this pool's: its old pool may be freed, and another may have its address.
-    #[inline(always)]
-    pub(crate) fn room_for(&mut self, pool: PoolPtr) -> usize {
-        if self.len == 0 {
-            self.pool = pool;
-        }
-        if pool == self.pool { Self::MAX - self.len } else { 0 }
     }
 
     /// Returns all pages to the pool and keeps the batch, for the next burst of this or another pool.
@@ -234,6 +216,28 @@ impl Batch {
     #[inline]
     pub fn dma_addr(&self, at: usize) -> Option<crate::DeviceAddr> {
         self.borrowed(at)?.dma_addr()
+    }
+}
+
+impl Sink for Batch {}
+
+impl Receive for Batch {
+    /// 0 if the batch has pages of another pool. An empty batch becomes this pool's: its old pool may be freed,
+    /// and another may have its address.
+    #[inline(always)]
+    fn room_for(&mut self, pool: PoolPtr) -> usize {
+        if self.len == 0 {
+            self.pool = pool;
+        }
+        if pool == self.pool { Self::MAX - self.len } else { 0 }
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, _: PoolPtr, pages: &[u32]) {
+        let room = &mut self.pages[self.len..self.len + pages.len()];
+        // SAFETY: `MaybeUninit<u32>` has the layout of `u32`, and every `u32` is a valid one.
+        room.copy_from_slice(unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), pages.len()) });
+        self.len += pages.len();
     }
 }
 

@@ -13,6 +13,7 @@
 
 use crate::buf::batch::Batch;
 use crate::buf::raw_buf::{RawError, from_raw, page_at};
+use crate::buf::sink::Receive;
 use crate::core::pool_core::PoolPtr;
 use crate::core::raw_line::RawPages;
 use crate::mem::dma::DeviceAddr;
@@ -89,7 +90,7 @@ fn put_each(pool: PoolPtr, owner: Option<OwnerProof>, addrs: &[DeviceAddr]) -> R
         None => (0, u64::MAX >> (Batch::MAX - addrs.len())),
     };
     let mut batch = Batch::empty(pool);
-    batch.extend(&pages[..taken]);
+    batch.receive(pool, &pages[..taken]);
     batch.put();
     if others == 0 { Ok(()) } else { put_others(pool, addrs, others) }
 }

@@ -11,9 +11,9 @@
 use crate::buf::batch::Batch;
 use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
+use crate::buf::sink::Sink;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
-use crate::pool::sink::Sink;
 
 impl Bound {
     /// Allocates a whole page; `None` if there is none (counted in `alloc_failed`). Linux:

@@ -3,18 +3,17 @@
 // UNSAFETY: handles are written past a vector's end.
 #![expect(unsafe_code)]
 
-use crate::buf::batch::Batch;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
 use crate::core::pool_core::PoolPtr;
 
 /// A target of [`Bound::alloc_bulk`](crate::Bound::alloc_bulk): a `Vec` of [`PageBuf`], filled up to its
-/// capacity, or a [`Batch`], filled up to [`Batch::MAX`] pages. No other type can implement it.
+/// capacity, or a [`Batch`](crate::Batch), filled up to [`Batch::MAX`](crate::Batch::MAX) pages. No other type
+/// can implement it.
 #[expect(private_bounds, reason = "no other type may receive pages that belong to nobody")]
 pub trait Sink: Receive {}
 
 impl Sink for Vec<PageBuf> {}
-impl Sink for Batch {}
 
 pub(crate) trait Receive {
     /// How many whole pages of this pool fit.
@@ -35,17 +34,5 @@ impl Receive for Vec<PageBuf> {
         handle_copy::write_whole(pool, pages, self.spare_capacity_mut());
         // SAFETY: `write_whole` just wrote an entry for each page, within the capacity.
         unsafe { self.set_len(self.len() + pages.len()) };
-    }
-}
-
-impl Receive for Batch {
-    #[inline(always)]
-    fn room_for(&mut self, pool: PoolPtr) -> usize {
-        self.room_for(pool)
-    }
-
-    #[inline(always)]
-    fn receive(&mut self, _: PoolPtr, pages: &[u32]) {
-        self.extend(pages);
     }
 }
